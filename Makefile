@@ -1,0 +1,43 @@
+# Everything a newcomer needs: `make demo` shows the system at work, `make test` checks it. Each target does its own set-up.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+CACHE := $(or $(SLINKY_CACHE),$(HOME)/.cache/slinky)
+UV := $(shell command -v uv || echo $(CACHE)/uv/bin/uv)
+RUN := .venv/bin
+PYTEST := $(RUN)/pytest
+
+.PHONY: help setup lint test test-fast test-all demo bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: .venv/.ready  ## the program as .venv/bin/slinky
+
+.venv/.ready: pyproject.toml uv.lock scripts/bootstrap_uv
+	scripts/bootstrap_uv "$(UV)"
+	"$(UV)" sync --locked --quiet
+	@touch $@
+
+lint: setup  ## style, types, layers
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+	$(RUN)/lint-imports
+
+test: lint  ## lint, then the fast tests, then the tests on the sandbox
+	$(PYTEST) -m "not long"
+
+test-fast: lint  ## lint and the tests that need no sandbox (seconds)
+	$(PYTEST) -m "not sandbox and not long"
+
+test-all: lint  ## everything, the long ones too (hours)
+	$(PYTEST)
+
+demo: setup  ## a pod placed by Slurm, on a real Slurm and a real Kubernetes
+	$(RUN)/slinky demo
+
+bench: setup  ## measures, as a table and as JSON in bench/results/
+	$(RUN)/python -m bench
+
+clean:  ## what make made here (the cache stays: `rm -r ~/.cache/slinky` if you want it gone)
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache artefacts dist

@@ -1,0 +1,30 @@
+"""The command line: `slinky …`. One module a group of commands; errors of ours become one clear message and exit code 1."""
+
+import sys
+
+import click
+
+from slinky import __version__
+from slinky.cli.demo import demo
+from slinky.cli.sandbox import sandbox
+from slinky.sandbox import SandboxError
+
+__all__ = ["main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="slinky")
+def slinky() -> None:
+    """Slurm and Kubernetes on the same machines, as one system."""
+
+
+slinky.add_command(sandbox)
+slinky.add_command(demo)
+
+
+def main() -> None:
+    try:
+        slinky()
+    except SandboxError as error:
+        click.echo(f"slinky: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,6 @@
+"""stub"""
+
+from typing import Any
+
+
+async def start(*a: Any) -> None: ...

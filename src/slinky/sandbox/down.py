@@ -1,0 +1,85 @@
+"""Take a sandbox down, whatever state it is in: the keeper's end takes processes, mounts and interfaces with it; then cgroups and files.
+
+What must stay true: only the process that was written down as this sandbox's keeper is signalled; nothing outside the
+sandbox's own folder and cgroups is removed; doing it twice is doing it once.
+"""
+
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from slinky.sandbox.cache import lock, sandboxes
+from slinky.sandbox.errors import SandboxError
+from slinky.sandbox.handle import Record
+from slinky.sandbox.link import end_process
+from slinky.sandbox.network import interface
+
+__all__ = ["cgroup_name", "down", "remove"]
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def down(name: str, keep_logs: Path | None = None) -> bool:
+    """True where there was one. With `keep_logs` its logs are copied there first."""
+    if not (sandboxes() / name).exists():
+        return False
+    with lock(sandboxes() / f"{name}.lock"):
+        logs = sandboxes() / name / "logs"
+        if keep_logs and logs.exists():
+            shutil.copytree(logs, keep_logs, dirs_exist_ok=True)
+        remove(name)
+    (sandboxes() / f"{name}.lock").unlink(missing_ok=True)
+    return True
+
+
+def remove(name: str) -> None:
+    """The same, for someone who holds the sandbox's lock."""
+    folder = sandboxes() / name
+    record = _record(folder)
+    if record:
+        end_process(record.keeper)
+        _wait_for_interface(record.identity)
+        _remove_cgroups(cgroup_name(record.identity))
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def cgroup_name(identity: str) -> str:
+    return f"slinky-{identity}"
+
+
+def _record(folder: Path) -> Record | None:
+    try:
+        return msgspec.json.decode((folder / "record.json").read_bytes(), type=Record)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def _wait_for_interface(identity: str, seconds: float = 10) -> None:
+    """The kernel removes a network namespace a moment after its last process."""
+    path = Path("/sys/class/net") / interface(identity)
+    deadline = time.monotonic() + seconds
+    while path.exists():
+        if time.monotonic() > deadline:
+            raise SandboxError(f"interface {path.name} is still there {seconds:g} s after its sandbox ended")
+        time.sleep(0.02)
+
+
+def _remove_cgroups(name: str) -> None:
+    """Deepest first, in every hierarchy (v1 has many, v2 one)."""
+    roots = [CGROUPS / name, *(CGROUPS.glob(f"*/{name}"))]
+    deadline = time.monotonic() + 10
+    for root in roots:
+        while root.exists():
+            for folder in sorted((p for p in root.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)):
+                with suppress(OSError):
+                    folder.rmdir()
+            with suppress(OSError):
+                root.rmdir()
+            if root.exists() and time.monotonic() > deadline:
+                raise SandboxError(f"cgroup {root} cannot be removed: a process is still in it")
+            if root.exists():
+                time.sleep(0.05)

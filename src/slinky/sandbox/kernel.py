@@ -1,0 +1,85 @@
+"""The few Linux calls that Python 3.11 has no name for: namespaces, mounts, a change of root. Errors are OSError with the call's name."""
+
+import ctypes
+import os
+from pathlib import Path
+
+__all__ = [
+    "CLONE_NEWNET",
+    "CLONE_NEWNS",
+    "CLONE_NEWPID",
+    "CLONE_NEWUTS",
+    "MS_BIND",
+    "MS_PRIVATE",
+    "MS_RDONLY",
+    "MS_REC",
+    "MS_SLAVE",
+    "bind",
+    "mount",
+    "pivot_root",
+    "set_death_signal",
+    "sethostname",
+    "unshare",
+]
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 1
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MS_SLAVE = 1 << 19
+MNT_DETACH = 2
+
+_PR_SET_PDEATHSIG = 1
+_SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def unshare(flags: int) -> None:
+    _check(_libc.unshare(flags), "unshare")
+
+
+def mount(source: str, target: Path, kind: str = "", flags: int = 0, options: str = "") -> None:
+    done = _libc.mount(source.encode(), str(target).encode(), kind.encode() or None, ctypes.c_ulong(flags), options.encode() or None)
+    _check(done, f"mount {kind or source} on {target}")
+
+
+def bind(source: Path, target: Path, *, read_only: bool = False, recursive: bool = False) -> None:
+    """Show `source` at `target` as well; changes of mounts come through from outside, never the other way."""
+    deep = MS_REC if recursive else 0
+    mount(str(source), target, flags=MS_BIND | deep)
+    mount("none", target, flags=MS_SLAVE | deep)
+    if read_only:
+        mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
+
+
+def pivot_root(new_root: Path) -> None:
+    """Make `new_root` (a mount point) the root of this mount namespace, and let go of the old one."""
+    old = new_root / ".old"
+    old.mkdir(exist_ok=True)
+    number = _SYS_PIVOT_ROOT[os.uname().machine]
+    _check(_libc.syscall(number, str(new_root).encode(), str(old).encode()), "pivot_root")
+    os.chdir("/")
+    _check(_libc.umount2(b"/.old", MNT_DETACH), "umount of the old root")
+    os.rmdir("/.old")  # noqa: PTH106
+
+
+def sethostname(name: str) -> None:
+    _check(_libc.sethostname(name.encode(), len(name)), "sethostname")
+
+
+def set_death_signal(signal: int) -> None:
+    """Have the kernel send `signal` to this process when its parent ends."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl")

@@ -1,0 +1,299 @@
+"""Bring a sandbox up: builds, machines, servers in order, nodes. The whole story of `slinky sandbox up`, top to bottom.
+
+What must stay true: `up` on a sandbox that is up changes nothing; one that is dead or was interrupted is removed first; the two halves, Slurm
+and Kubernetes, come up side by side; every wait ends, with the log of the part that was waited for.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from slinky.sandbox import addons, kubernetes, realnodes, slurm
+from slinky.sandbox.cache import lock, require_room, sandboxes
+from slinky.sandbox.client import Kube
+from slinky.sandbox.debian import build_root
+from slinky.sandbox.down import remove
+from slinky.sandbox.errors import CircumstanceError, SandboxError, UsageError
+from slinky.sandbox.golang import build_kubernetes, build_program
+from slinky.sandbox.handle import Record, Sandbox
+from slinky.sandbox.link import host_pid, identify
+from slinky.sandbox.machine import Machine, furnish, host_folders
+from slinky.sandbox.network import choose, plug_head
+from slinky.sandbox.progress import Progress
+from slinky.sandbox.shape import Shape
+
+__all__ = ["Built", "build", "check_circumstances", "register_nodes", "side_by_side", "up"]
+
+NETWORK_LOCK = "\0slinky-sandbox-network"
+
+
+class Built:
+    """Where everything that had to be built lies."""
+
+    def __init__(self, shape: Shape, progress: Progress) -> None:
+        programs = kubernetes.PROGRAMS + (kubernetes.REAL_NODE_PROGRAMS if shape.real_nodes else ())
+        self.kubernetes = build_kubernetes(shape.kubernetes, programs, progress)
+        self.programs = {"kubernetes": self.kubernetes, "kwok": build_program("kwok", progress)}
+        self.helm = build_program("helm", progress)
+        wanted = [name for name in ("jobset", "lws") if name in shape.addons] + (["coredns"] if shape.real_nodes else [])
+        self.programs |= {name: build_program(name, progress) for name in wanted}
+
+
+async def build(shape: Shape, progress: Progress) -> tuple[Path, Built]:
+    """The Debian root and the programs, side by side: the one waits for the network, the other for the processor."""
+    async with asyncio.TaskGroup() as group:
+        root = group.create_task(asyncio.to_thread(build_root, progress))
+        programs = group.create_task(asyncio.to_thread(Built, shape, progress))
+    return root.result(), programs.result()
+
+
+async def up(name: str, shape: Shape, progress: Progress) -> Sandbox:
+    """The sandbox, ready."""
+    shape = shape.checked()
+    _check_name(name)
+    check_circumstances()
+    root, built = await _ungrouped(build(shape, progress))
+    with lock(sandboxes() / f"{name}.lock"):
+        if (existing := _existing(name, shape)) is not None:
+            progress.note(f"sandbox {name!r} is up already")
+            return existing
+        remove(name)
+        sandbox = await _start_machines(name, shape, root, built, progress)
+        await _ungrouped(_start_servers(sandbox, built, progress))
+        sandbox.record.ready = True
+        sandbox.save()
+    return sandbox
+
+
+def check_circumstances() -> None:
+    """Say what is missing before anything is started."""
+    if os.geteuid() != 0:
+        raise CircumstanceError("the sandbox needs root (namespaces, mounts, network interfaces): run it with sudo")
+    if sys.platform != "linux" or not shutil.which("nsenter"):
+        raise CircumstanceError("the sandbox needs Linux and util-linux's nsenter: apt-get install util-linux")
+    probe = subprocess.run(["unshare", "--mount", "--pid", "--net", "--uts", "--fork", "true"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        raise CircumstanceError(
+            f"namespaces cannot be made here ({probe.stderr.strip()}): run on the machine itself, or in a privileged container"
+        )
+    require_room(1, "a sandbox")
+
+
+def _check_name(name: str) -> None:
+    if not name.isascii() or not name.replace("-", "").isalnum() or len(name) > 40:
+        raise UsageError(f"sandbox name {name!r}: letters, digits and dashes, at most 40")
+
+
+def _existing(name: str, shape: Shape) -> Sandbox | None:
+    try:
+        found = Sandbox.find(name)
+    except SandboxError:
+        return None
+    if not found.is_running or not found.record.ready:
+        return None
+    if found.record.shape != shape:
+        different = [f for f in shape.__struct_fields__ if getattr(shape, f) != getattr(found.record.shape, f)]
+        said = ", ".join(f"{f} is {getattr(found.record.shape, f)!r}, not {getattr(shape, f)!r}" for f in different)
+        raise UsageError(f"sandbox {name!r} is up with another shape ({said}): take it down first, or choose another --name")
+    return found
+
+
+async def _start_machines(name: str, shape: Shape, root: Path, built: Built, progress: Progress) -> Sandbox:
+    folder = sandboxes() / name
+    with progress.step(f"sandbox {name!r}: machines and network"):
+        folder.mkdir(parents=True)
+        folder.chmod(0o700)
+        identity = secrets.token_hex(4)
+        async with _network_lock():
+            addresses = choose()
+            keeper = identify(_spawn_keeper(folder, identity))
+            record = Record(
+                name=name,
+                identity=identity,
+                keeper=keeper,
+                shape=shape,
+                addresses=addresses,
+                root=str(root),
+                kubernetes=str(built.kubernetes),
+                helm=str(built.helm),
+                created=time.time(),
+            )
+            sandbox = Sandbox(folder, record)
+            sandbox.save()
+            furnish(sandbox.head, root)
+            shares = host_folders()
+            head = Machine("head", str(root), str(sandbox.head), "head", {n: str(p) for n, p in built.programs.items()}, shares)
+            await sandbox.link.machine(head)
+            await sandbox.link.script("head", plug_head(identity, addresses))
+        await realnodes.start_machines(sandbox, built.programs)
+        sandbox.write_commands(host_pid(keeper, (await sandbox.link.holders())["head"]))
+    return sandbox
+
+
+def _spawn_keeper(folder: Path, identity: str) -> int:
+    (folder / "logs").mkdir()
+    with (folder / "logs/keeper.log").open("ab") as log:
+        command = [sys.executable, "-m", "slinky.sandbox.keeper", str(folder), identity]
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+            timeout=60,
+            check=False,
+        )
+    if done.returncode or not done.stdout.strip():
+        raise SandboxError(f"the keeper did not start; see {folder}/logs/keeper.log")
+    return int(done.stdout)
+
+
+async def _start_servers(sandbox: Sandbox, built: Built, progress: Progress) -> None:
+    etc, var = sandbox.head / "etc", sandbox.head / "var"
+    slurm.write_files(etc, var, sandbox.record.addresses)
+    kubernetes.write_files(etc, sandbox.folder, sandbox.record.addresses)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_start_slurm(sandbox, progress))
+        group.create_task(_start_kubernetes(sandbox, built, progress))
+    if sandbox.record.shape.register and sandbox.record.shape.nodes:
+        with progress.step("registering the nodes in Slurm"):
+            await register_nodes(sandbox)
+
+
+async def _start_slurm(sandbox: Sandbox, progress: Progress) -> None:
+    link, parts = sandbox.link, slurm.parts()
+    with progress.step("Slurm") as step:
+        step.say("database")
+        await link.script("head", slurm.PREPARE)
+        await link.script("head", slurm.MAKE_DATABASE)
+        await link.start(parts["mariadb"])
+        client = ["mariadb", "--defaults-file=/etc/mysql/sandbox.cnf", "-e"]
+        await sandbox.until("mariadb", "it answered", lambda: link.run("head", *client, "SELECT 1"))
+        await link.run("head", *client, slurm.DATABASE)
+        step.say("slurmdbd")
+        await link.start(parts["slurmdbd"])
+        await sandbox.until("slurmdbd", "it answered", lambda: link.run("head", "sacctmgr", "--noheader", "show", "stats"))
+        step.say("accounts")
+        await link.run("head", "sacctmgr", "--immediate", "--quiet", "add", "cluster", slurm.CLUSTER)
+        for command in slurm.accounts():
+            await link.run("head", *command)
+        step.say("slurmctld")
+        await link.start(parts["slurmctld"])
+        await sandbox.until("slurmctld", "it answered", lambda: link.run("head", "scontrol", "--quiet", "ping"))
+        token = await link.run("head", "scontrol", "token", "username=root", f"lifespan={365 * 86400}")
+        sandbox.token_file.touch(mode=0o600)
+        sandbox.token_file.write_text(token.strip().removeprefix("SLURM_JWT="))
+        step.say("slurmrestd")
+        await link.start(parts["slurmrestd"])
+        async with sandbox.slurm() as rest:
+            await sandbox.until("slurmrestd", "it reached slurmctld", lambda: rest.slurm("GET", "ping/"))
+
+
+async def _start_kubernetes(sandbox: Sandbox, built: Built, progress: Progress) -> None:
+    shape, link = sandbox.record.shape, sandbox.link
+    etcd, apiserver, *rest = kubernetes.control_plane(shape, sandbox.record.addresses)
+    async with sandbox.kube() as kube:
+        with progress.step("Kubernetes") as step:
+            step.say("etcd and API server")
+            await link.start(etcd)
+            await link.start(apiserver)
+            await sandbox.until("kube-apiserver", "it was ready", lambda: kube.get("/readyz"))
+            step.say("controllers")
+            for part in rest:
+                await link.start(part)
+            await kube.apply(kubernetes.storage_class())
+            await link.start(kubernetes.kwok_part())
+            await sandbox.until(
+                "kube-controller-manager",
+                "the default ServiceAccount existed",
+                lambda: kube.get("/api/v1/namespaces/default/serviceaccounts/default"),
+            )
+        if shape.nodes:
+            with progress.step(f"{shape.nodes} kwok nodes") as step:
+                await _make_nodes(sandbox, kube)
+                await sandbox.until("kwok", "all nodes were Ready", lambda: _all_ready(kube, shape.nodes, step.say), 180)
+        await realnodes.start_nodes(sandbox, kube, progress)
+        await addons.start(sandbox, kube, built.programs, progress)
+
+
+async def _make_nodes(sandbox: Sandbox, kube: Kube) -> None:
+    await side_by_side(24, (kube.post("/api/v1/nodes", node) for node in kubernetes.kwok_nodes(sandbox.record.shape)))
+
+
+async def _all_ready(kube: Kube, wanted: int, say: Callable[[str], None]) -> bool:
+    listed = await kube.get("/api/v1/nodes?labelSelector=type%3Dkwok")
+    ready = sum(_is_ready(node) for node in listed["items"])
+    say(f"{ready} of {wanted} ready")
+    return bool(ready == wanted)
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = {c["type"]: c["status"] for c in node["status"].get("conditions", [])}
+    keys = {taint["key"] for taint in node["spec"].get("taints", [])}
+    return conditions.get("Ready") == "True" and "node.kubernetes.io/not-ready" not in keys
+
+
+async def register_nodes(sandbox: Sandbox) -> None:
+    """Tell Slurm of the kwok nodes as external nodes.
+
+    One call a node: a hostlist would do for all, but with GPUs Slurm 26.05 understands `GresConf` for the first name only.
+    """
+    async with sandbox.slurm() as rest:
+
+        def tell(node: dict[str, Any]) -> Awaitable[Any]:
+            address = node["status"]["addresses"][0]["address"]
+            description = slurm.external_node(node["metadata"]["name"], address, sandbox.record.shape)
+            return rest.slurm("POST", "new/node/", {"node_conf": description})
+
+        await side_by_side(16, (tell(node) for node in kubernetes.kwok_nodes(sandbox.record.shape)))
+
+
+async def side_by_side(places: int, work: Iterable[Awaitable[Any]]) -> None:
+    """Everything in `work`, at most `places` at once; the first error ends it."""
+    queue = iter(work)
+
+    async def worker() -> None:
+        for item in queue:
+            await item
+
+    await asyncio.gather(*(worker() for _ in range(places)))
+
+
+@asynccontextmanager
+async def _network_lock() -> AsyncIterator[None]:
+    """One sandbox at a time chooses its network; the lock is an address, so it cannot be left behind."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as holder:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                holder.bind(NETWORK_LOCK)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise SandboxError("another sandbox has been choosing its network for a minute; try again") from None
+                await asyncio.sleep(0.05)
+        yield
+
+
+async def _ungrouped(coroutine: Any) -> Any:
+    """A task group's first error instead of the group: one sentence for the reader."""
+    try:
+        return await coroutine
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
