@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 import msgspec
@@ -38,7 +38,7 @@ class Rest:
         connector = aiohttp.TCPConnector(limit=connections, ssl=context or True)
         self._session = aiohttp.ClientSession(server, connector=connector, headers=headers, timeout=aiohttp.ClientTimeout(CALL_SECONDS))
 
-    async def __aenter__(self) -> "Rest":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

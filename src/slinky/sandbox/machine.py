@@ -63,8 +63,8 @@ def _build_root(machine: Machine) -> Path:
     kernel.mount("tmpfs", root, "tmpfs", options="mode=755,size=16m")
     for name in ("usr", "etc", "var", "run", "proc", "sys", "dev", "opt/slinky", "tmp"):
         (root / name).mkdir(parents=True, exist_ok=True)
-    for name, target in LINKS.items():
-        (root / name).symlink_to(target)
+    for name, place in LINKS.items():
+        (root / name).symlink_to(place)
     kernel.bind(base / "usr", root / "usr", read_only=True)
     kernel.bind(folder / "etc", root / "etc")
     kernel.bind(folder / "var", root / "var")
@@ -83,9 +83,9 @@ def _build_root(machine: Machine) -> Path:
     if "/tmp" not in machine.shares:  # noqa: S108
         (root / "tmp").chmod(0o1777)
     for share in machine.shares:
-        target = root / share.lstrip("/")
-        target.mkdir(parents=True, exist_ok=True)
-        kernel.bind(Path(share), target, recursive=True)
+        shown = root / share.lstrip("/")
+        shown.mkdir(parents=True, exist_ok=True)
+        kernel.bind(Path(share), shown, recursive=True)
     return root
 
 
