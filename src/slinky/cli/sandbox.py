@@ -17,7 +17,7 @@ from rich.table import Table
 from slinky.sandbox.cache import sandboxes
 from slinky.sandbox.down import down as take_down
 from slinky.sandbox.errors import SandboxError, UsageError
-from slinky.sandbox.handle import Sandbox, names
+from slinky.sandbox.handle import INSIDE_PATH, Sandbox, names
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import ADDONS, Shape, parse_memory
 from slinky.sandbox.up import up as bring_up
@@ -138,11 +138,11 @@ def status(name: str, output: str) -> None:
         click.echo(
             f"sandbox {name!r}: {_state(found)}; Kubernetes at {found.kube_server}, slurmrestd at {found.slurm_server}; files in {found.folder}"
         )
-        table = Table("part", "machine", "state", "for", "log", box=None)
+        table = Table("part", "machine", "state", "for", box=None)
         for part, state in parts.items():
             said = "running" if state.exit_code is None else f"ended ({state.exit_code})"
-            table.add_row(part, state.part.machine, said, f"{(time.time() - state.started) / 60:.0f} min", str(found.log(part)))
-        Console(soft_wrap=True).print(table)
+            table.add_row(part, state.part.machine, said, f"{(time.time() - state.started) / 60:.0f} min")
+        Console().print(table)
     if dead or _state(found) != "up":
         sys.exit(1)
 
@@ -196,7 +196,7 @@ def slurm(name: str, user: str, arguments: tuple[str, ...]) -> None:
     """Any Slurm command (squeue, sbatch, scontrol, sacctmgr …) on the sandbox's head."""
     found = Sandbox.running(name)
     entered = found.enter(list(arguments), user="" if user == "root" else user, directory=str(Path.cwd()))
-    _become(entered, {"SLURM_CONF": "/etc/slurm/slurm.conf", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+    _become(entered, {"SLURM_CONF": "/etc/slurm/slurm.conf", "PATH": INSIDE_PATH})
 
 
 @sandbox.command()
@@ -206,7 +206,7 @@ def shell(name: str, machine: str) -> None:
     """A shell with kubectl, helm and the Slurm commands at hand."""
     found = Sandbox.running(name)
     if machine:
-        _become(found.enter(["bash"], machine=machine), {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"})
+        _become(found.enter(["bash"], machine=machine), {"PATH": INSIDE_PATH, "HOME": "/root"})
     _become([os.environ.get("SHELL", "/bin/sh")], found.exports() | {"debian_chroot": f"sandbox {name}"})
 
 

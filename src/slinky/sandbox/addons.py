@@ -1,6 +1,137 @@
-"""stub"""
+"""What `--with` adds: the real JobSet and LeaderWorkerSet controllers with their webhooks, and the CRD of the coscheduling PodGroup.
 
+Comes in: manifests from the pinned Go modules and the programs built from them. Goes out: CRDs and webhook configurations in the cluster, and one
+part a controller, on the head. The webhooks are reached by URL on the head's loopback, as the API server runs there too; the module's own
+manifests are changed in just that, and in the pod webhooks' label selector that upstream adds by kustomize.
+"""
+
+import base64
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import yaml
 
-async def start(*a: Any) -> None: ...
+from slinky.sandbox.cache import digest, entry
+from slinky.sandbox.certificates import Authority
+from slinky.sandbox.client import Kube
+from slinky.sandbox.golang import module_folder
+from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.keeper import Part
+from slinky.sandbox.progress import Progress
+from slinky.sandbox.versions import versions
+
+__all__ = ["CONTROLLERS", "build_manifests", "start"]
+
+
+@dataclass(frozen=True)
+class Controller:
+    """A controller that runs on the head; `probe` is an object that its webhooks let pass once they serve."""
+
+    configuration: str
+    crds: str
+    webhooks: str
+    pod_label: str
+    port: int
+    collection: str
+    probe: dict[str, Any]
+
+
+_POD = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]}
+
+CONTROLLERS = {
+    "jobset": Controller(
+        configuration="config.jobset.x-k8s.io/v1alpha1",
+        crds="config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
+        webhooks="config/components/webhook/manifests.yaml",
+        pod_label="jobset.sigs.k8s.io/jobset-name",
+        port=9443,
+        collection="/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets",
+        probe={"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "probe"}}
+        | {"spec": {"replicatedJobs": [{"name": "a", "template": {"spec": {"template": {"spec": _POD}}}}]}},
+    ),
+    "lws": Controller(
+        configuration="config.lws.x-k8s.io/v1alpha1",
+        crds="config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
+        webhooks="config/webhook/manifests.yaml",
+        pod_label="leaderworkerset.sigs.k8s.io/name",
+        port=9543,
+        collection="/apis/leaderworkerset.x-k8s.io/v1/namespaces/default/leaderworkersets",
+        probe={"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": {"name": "probe"}}
+        | {"spec": {"leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": _POD | {"restartPolicy": "Always"}}}}},
+    ),
+}
+PODGROUP_CRD = "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
+
+
+def build_manifests(addon: str, progress: Progress) -> Path:
+    """A cached folder with the add-on's manifests, so that a warm `up` needs no Go."""
+    program = versions().manifests.get(addon) or versions().programs[addon]
+    controller = CONTROLLERS.get(addon)
+    wanted = {"crds.yaml": controller.crds, "webhooks.yaml": controller.webhooks} if controller else {"crds.yaml": PODGROUP_CRD}
+
+    def build(folder: Path) -> None:
+        source = module_folder(addon, program, progress)
+        for name, path in wanted.items():
+            (folder / name).write_bytes((source / path).read_bytes())
+
+    return entry(f"manifests/{addon}-{program.version}-{digest(repr(wanted))}", build)
+
+
+async def start(sandbox: Sandbox, kube: Kube, manifests: dict[str, Path], progress: Progress) -> None:
+    for addon, folder in manifests.items():
+        with progress.step(f"add-on {addon}"):
+            crds = list(yaml.safe_load_all((folder / "crds.yaml").read_text()))
+            await kube.apply_all(crds)
+            for crd in crds:
+                served = f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}/{crd['spec']['names']['plural']}"
+                await sandbox.until("kube-apiserver", f"{served} was served", partial(kube.get, served))
+            if addon in CONTROLLERS:
+                await _start_controller(sandbox, kube, addon, folder)
+
+
+async def _start_controller(sandbox: Sandbox, kube: Kube, name: str, folder: Path) -> None:
+    controller = CONTROLLERS[name]
+    home = sandbox.head / "etc/kubernetes"
+    authority = Authority.load(home / "pki")
+    certificates = home / name
+    certificates.mkdir(exist_ok=True)
+    authority.issue(name, name, hosts=("127.0.0.1",))
+    for file, ending in (("tls.crt", "crt"), ("tls.key", "key")):
+        (home / "pki" / f"{name}.{ending}").rename(certificates / file)
+    (home / f"{name}.yaml").write_text(yaml.safe_dump(_configuration(name, controller)))
+    await kube.apply_all(_webhooks(name, controller, folder, (home / "pki/ca.crt").read_bytes()))
+    await kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{name}-system"}})
+    command = [f"/opt/slinky/{name}", f"--config=/etc/kubernetes/{name}.yaml", "--kubeconfig=/etc/kubernetes/admin.kubeconfig"]
+    await sandbox.link.start(Part(name, "head", command))
+    await sandbox.until(name, "its webhooks answered", lambda: kube.post(f"{controller.collection}?dryRun=All", controller.probe))
+
+
+def _configuration(name: str, controller: Controller) -> dict[str, Any]:
+    certificates = f"/etc/kubernetes/{name}"
+    return {
+        "apiVersion": controller.configuration,
+        "kind": "Configuration",
+        "webhook": {"host": "127.0.0.1", "port": controller.port, "certDir": certificates},
+        "metrics": {"bindAddress": f"127.0.0.1:{controller.port + 1}"} | ({"certDir": certificates} if name == "jobset" else {}),
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{controller.port + 2}"},
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "clientConnection": {"qps": 500, "burst": 1000},
+    }
+
+
+def _webhooks(name: str, controller: Controller, folder: Path, authority: bytes) -> list[dict[str, Any]]:
+    manifests: list[dict[str, Any]] = list(yaml.safe_load_all((folder / "webhooks.yaml").read_text()))
+    for manifest in manifests:
+        manifest["metadata"]["name"] = f"{name}-{manifest['metadata']['name']}"
+        for webhook in manifest["webhooks"]:
+            path = webhook["clientConfig"]["service"]["path"]
+            webhook["clientConfig"] = {
+                "url": f"https://127.0.0.1:{controller.port}{path}",
+                "caBundle": base64.b64encode(authority).decode(),
+            }
+            if path.endswith("-v1-pod"):
+                webhook["objectSelector"] = {"matchExpressions": [{"key": controller.pod_label, "operator": "Exists"}]}
+    return manifests

@@ -18,7 +18,7 @@ from slinky.sandbox.link import Identity, KeeperLink, host_pid, is_running
 from slinky.sandbox.network import Addresses
 from slinky.sandbox.shape import Shape
 
-__all__ = ["Record", "Sandbox", "names"]
+__all__ = ["INSIDE_PATH", "Record", "Sandbox", "names"]
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -174,7 +174,9 @@ class Sandbox:
         scripts = {n: f'export KUBECONFIG=${{KUBECONFIG:-{kubeconfig}}}\nexec {shlex.quote(p)} "$@"' for n, p in programs.items()}
         for name in SLURM_COMMANDS:
             entered = shlex.join(entering(holder, [name], directory="@PWD@")).replace("@PWD@", '"$PWD"')
-            scripts[name] = f'export SLURM_CONF=/etc/slurm/slurm.conf\n{self._alive(holder)}\nexec {entered} "$@"'
+            scripts[name] = (
+                f'export SLURM_CONF=/etc/slurm/slurm.conf\n{self._alive(holder)}\nexport PATH={INSIDE_PATH}\nexec {entered} "$@"'
+            )
         for name, text in scripts.items():
             path = folder / name
             path.write_text(f"#!/bin/sh\n{text}\n")
@@ -201,6 +203,7 @@ class Sandbox:
         }
 
 
+INSIDE_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 SLURM_COMMANDS = [
     "sacct",
     "sacctmgr",

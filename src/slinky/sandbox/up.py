@@ -46,6 +46,7 @@ class Built:
         self.helm = build_program("helm", progress)
         wanted = [name for name in ("jobset", "lws") if name in shape.addons] + (["coredns"] if shape.real_nodes else [])
         self.programs |= {name: build_program(name, progress) for name in wanted}
+        self.manifests = {addon: addons.build_manifests(addon, progress) for addon in shape.addons}
 
 
 async def build(shape: Shape, progress: Progress) -> tuple[Path, Built]:
@@ -223,7 +224,7 @@ async def _start_kubernetes(sandbox: Sandbox, built: Built, progress: Progress) 
                 await _make_nodes(sandbox, kube)
                 await sandbox.until("kwok", "all nodes were Ready", lambda: _all_ready(kube, shape.nodes, step.say), 180)
         await realnodes.start_nodes(sandbox, kube, progress)
-        await addons.start(sandbox, kube, built.programs, progress)
+        await addons.start(sandbox, kube, built.manifests, progress)
 
 
 async def _make_nodes(sandbox: Sandbox, kube: Kube) -> None:
