@@ -12,14 +12,13 @@ from pathlib import Path
 import msgspec
 
 from slinky.sandbox.cache import lock, sandboxes
+from slinky.sandbox.cgroups import cgroup_name, roots
 from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.handle import Record
 from slinky.sandbox.link import end_process
 from slinky.sandbox.network import interface
 
-__all__ = ["cgroup_name", "down", "remove"]
-
-CGROUPS = Path("/sys/fs/cgroup")
+__all__ = ["down", "remove"]
 
 
 def down(name: str, keep_logs: Path | None = None) -> bool:
@@ -47,10 +46,6 @@ def remove(name: str) -> None:
         shutil.rmtree(folder)
 
 
-def cgroup_name(identity: str) -> str:
-    return f"slinky-{identity}"
-
-
 def _record(folder: Path) -> Record | None:
     try:
         return msgspec.json.decode((folder / "record.json").read_bytes(), type=Record)
@@ -70,9 +65,8 @@ def _wait_for_interface(identity: str, seconds: float = 10) -> None:
 
 def _remove_cgroups(name: str) -> None:
     """Deepest first, in every hierarchy (v1 has many, v2 one)."""
-    roots = [CGROUPS / name, *(CGROUPS.glob(f"*/{name}"))]
     deadline = time.monotonic() + 10
-    for root in roots:
+    for root in (hierarchy / name for hierarchy in roots()):
         while root.exists():
             for folder in sorted((p for p in root.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)):
                 with suppress(OSError):

@@ -13,6 +13,7 @@ __all__ = [
     "MS_PRIVATE",
     "MS_RDONLY",
     "MS_REC",
+    "MS_SHARED",
     "MS_SLAVE",
     "bind",
     "mount",
@@ -33,6 +34,7 @@ MS_BIND = 4096
 MS_REC = 16384
 MS_PRIVATE = 1 << 18
 MS_SLAVE = 1 << 19
+MS_SHARED = 1 << 20
 MNT_DETACH = 2
 
 _PR_SET_PDEATHSIG = 1

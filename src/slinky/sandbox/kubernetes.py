@@ -13,10 +13,10 @@ from slinky.sandbox.keeper import Part
 from slinky.sandbox.network import Addresses
 from slinky.sandbox.shape import Shape
 
-__all__ = ["PROGRAMS", "REAL_NODE_PROGRAMS", "control_plane", "kwok_nodes", "kwok_part", "storage_class", "write_files"]
+__all__ = ["NODE_PROGRAMS", "PROGRAMS", "control_plane", "kwok_nodes", "kwok_part", "storage_class", "write_files"]
 
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-REAL_NODE_PROGRAMS = ("kubelet", "kube-proxy")
+NODE_PROGRAMS = ("kubelet", "kube-proxy")
 
 STAGES = Path(__file__).parent / "files" / "kwok.yaml"
 PKI = "/etc/kubernetes/pki"
@@ -76,8 +76,7 @@ def control_plane(shape: Shape, addresses: Addresses) -> list[Part]:
         f"--cluster-signing-cert-file={PKI}/ca.crt",
         f"--cluster-signing-key-file={PKI}/ca.key",
         "--controllers=*",
-        f"--allocate-node-cidrs={'true' if shape.real_nodes else 'false'}",
-        f"--cluster-cidr={addresses.pods}",
+        "--allocate-node-cidrs=false",
         f"--service-cluster-ip-range={addresses.services}",
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
@@ -152,7 +151,10 @@ def _client_flags(name: str) -> list[str]:
 
 
 def kwok_nodes(shape: Shape) -> Iterator[dict[str, Any]]:
-    """The Node objects whose kubelet kwok plays. Zones and racks, so that topology can be tried: 16 nodes a rack, 4 racks a zone."""
+    """The Node objects whose kubelet kwok plays. Zones and racks, so that topology can be tried: 16 nodes a rack, 4 racks a zone.
+
+    Beside real nodes they are tainted, so that a pod lands on one of them only when it asks for it.
+    """
     width = len(str(max(shape.nodes - 1, 0)))
     resources = {"cpu": str(shape.node_cpus), "memory": f"{shape.node_memory_mib}Mi", "pods": "250", "ephemeral-storage": "500Gi"}
     if shape.node_gpus:
@@ -167,11 +169,13 @@ def kwok_nodes(shape: Shape) -> Iterator[dict[str, Any]]:
             "topology.kubernetes.io/zone": f"zone-{index // 64}",
             "sandbox.slinky.slurm.net/rack": f"rack-{index // 16}",
         }
+        taints = [{"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}] if shape.real_nodes else []
         address = f"10.201.{index // 250}.{index % 250 + 1}"
         yield {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+            "spec": {"taints": taints},
             "status": {
                 "capacity": resources,
                 "allocatable": resources,

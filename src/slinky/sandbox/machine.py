@@ -52,6 +52,7 @@ def hold(machine: Machine) -> None:
     kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWUTS)
     kernel.mount("none", Path("/"), flags=kernel.MS_PRIVATE | kernel.MS_REC)
     kernel.pivot_root(_build_root(machine))
+    kernel.mount("none", Path("/"), flags=kernel.MS_SHARED | kernel.MS_REC)  # kubelet hands mounts on to its pods
     kernel.sethostname(machine.hostname)
     os.environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
     os.execv("/bin/sh", ["sh", "-c", "ip link set lo up && touch /run/up && exec sleep infinity"])  # noqa: S606

@@ -25,6 +25,7 @@ from slinky.sandbox.down import remove
 from slinky.sandbox.errors import CircumstanceError, SandboxError, UsageError
 from slinky.sandbox.golang import build_kubernetes, build_program
 from slinky.sandbox.handle import Record, Sandbox
+from slinky.sandbox.images import build_images
 from slinky.sandbox.link import host_pid, identify
 from slinky.sandbox.machine import Machine, furnish, host_folders
 from slinky.sandbox.network import choose, plug_head
@@ -39,11 +40,14 @@ NETWORK_LOCK = "\0slinky-sandbox-network"
 class Built:
     """Where everything that had to be built lies."""
 
+    images: Path | None = None
+
     def __init__(self, shape: Shape, progress: Progress) -> None:
-        programs = kubernetes.PROGRAMS + (kubernetes.REAL_NODE_PROGRAMS if shape.real_nodes else ())
-        self.kubernetes = build_kubernetes(shape.kubernetes, programs, progress)
+        self.kubernetes = build_kubernetes(shape.kubernetes, kubernetes.PROGRAMS, progress)
         self.programs = {"kubernetes": self.kubernetes, "kwok": build_program("kwok", progress)}
         self.helm = build_program("helm", progress)
+        if shape.real_nodes:
+            self.programs["kubernetes-node"] = build_kubernetes(shape.kubernetes, kubernetes.NODE_PROGRAMS, progress)
         wanted = [name for name in ("jobset", "lws") if name in shape.addons] + (["coredns"] if shape.real_nodes else [])
         self.programs |= {name: build_program(name, progress) for name in wanted}
         self.manifests = {addon: addons.build_manifests(addon, progress) for addon in shape.addons}
@@ -54,7 +58,10 @@ async def build(shape: Shape, progress: Progress) -> tuple[Path, Built]:
     async with asyncio.TaskGroup() as group:
         root = group.create_task(asyncio.to_thread(build_root, progress))
         programs = group.create_task(asyncio.to_thread(Built, shape, progress))
-    return root.result(), programs.result()
+    built = programs.result()
+    if shape.real_nodes:
+        built.images = await asyncio.to_thread(build_images, root.result(), progress)
+    return root.result(), built
 
 
 async def up(name: str, shape: Shape, progress: Progress) -> Sandbox:
@@ -135,7 +142,7 @@ async def _start_machines(name: str, shape: Shape, root: Path, built: Built, pro
             head = Machine("head", str(root), str(sandbox.head), "head", {n: str(p) for n, p in built.programs.items()}, shares)
             await sandbox.link.machine(head)
             await sandbox.link.script("head", plug_head(identity, addresses))
-        await realnodes.start_machines(sandbox, built.programs)
+        await realnodes.start_machines(sandbox, built.programs, built.images)
         sandbox.write_commands(host_pid(keeper, (await sandbox.link.holders())["head"]))
     return sandbox
 
@@ -166,6 +173,8 @@ async def _start_servers(sandbox: Sandbox, built: Built, progress: Progress) -> 
     async with asyncio.TaskGroup() as group:
         group.create_task(_start_slurm(sandbox, progress))
         group.create_task(_start_kubernetes(sandbox, built, progress))
+        group.create_task(realnodes.load_images(sandbox, progress))
+    await realnodes.start_slurmd(sandbox, progress)
     if sandbox.record.shape.register and sandbox.record.shape.nodes:
         with progress.step("registering the nodes in Slurm"):
             await register_nodes(sandbox)
