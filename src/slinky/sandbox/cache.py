@@ -57,7 +57,11 @@ def entry(name: str, build: Callable[[Path], None]) -> Path:
             shutil.rmtree(stale)
         partial = final.with_name(f"{final.name}.partial-{os.getpid()}")
         partial.mkdir()
-        build(partial)
+        try:
+            build(partial)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
         partial.rename(final)
     return final
 

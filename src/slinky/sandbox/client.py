@@ -25,7 +25,13 @@ class HttpError(SandboxError):
 
     def __init__(self, method: str, path: str, status: int, text: str) -> None:
         self.status = status
-        super().__init__(f"{method} {path}: {status or 'no answer'}: {text[:600]}")
+        super().__init__(f"{method} {path}: {status or 'no answer'}: {_essence(text)}")
+
+
+def _essence(text: str) -> str:
+    """The part of an answer that says what is wrong: slurmrestd puts it behind a page about itself."""
+    start = max(text.find('"errors"'), 0)
+    return " ".join(text[start:].replace("\\n", " ").split())[:600]
 
 
 class Rest:

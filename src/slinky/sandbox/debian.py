@@ -68,7 +68,7 @@ def build_root(progress: Progress) -> Path:
         log.write_text("")
         with progress.step(f"making the Debian {wanted.suite} root (Slurm, MariaDB, etcd, containerd)") as step:
             step.say("looking for the mirror")
-            mirror = find_mirror()
+            mirror = find_mirror(log)
             step.say("base system")
             _bootstrap(folder, wanted, mirror, log)
             step.say(f"{len(PACKAGES)} packages and what they need")
@@ -82,26 +82,27 @@ def build_root(progress: Progress) -> Path:
     return entry(f"roots/{wanted.suite}-{key}", build)
 
 
-def find_mirror() -> str:
-    """Where the machine's own apt gets Debian from."""
+def find_mirror(log: Path) -> str:
+    """Where the machine's own apt gets Debian from. A fresh machine's apt knows nothing before its first update."""
+    if found := _apt_source():
+        return found
+    _run(["apt-get", "update"], log, "apt-get update failed: is apt's mirror reachable?")
+    if found := _apt_source():
+        return found
+    raise CircumstanceError("apt has no reachable source for this Debian's main component: add one to /etc/apt/sources.list")
+
+
+def _apt_source() -> str | None:
     asked = ["apt-get", "indextargets", "--format", "$(CREATED_BY)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)"]
     try:
         told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise CircumstanceError(f"apt-get does not work here: this needs Debian or a relative of it ({error})") from error
-    release = Path("/etc/os-release").read_text()
-    codename = re.search(r"^VERSION_CODENAME=\"?(\w+)", release, re.MULTILINE)
-    rows = [line.split("|") for line in told.splitlines()]
-    found = [
-        uri
-        for made_by, suite, component, uri in rows
-        if made_by == "Packages" and component == "main" and codename and suite == codename[1]
-    ]
-    if not found:
-        raise CircumstanceError(
-            "apt has no source for this Debian's main component: add one to /etc/apt/sources.list and run apt-get update"
-        )
-    return found[0].rstrip("/")
+    codename = re.search(r"^VERSION_CODENAME=\"?(\w+)", Path("/etc/os-release").read_text(), re.MULTILINE)
+    for made_by, suite, component, uri in (line.split("|") for line in told.splitlines()):
+        if made_by == "Packages" and component == "main" and codename and suite == codename[1]:
+            return uri.rstrip("/")
+    return None
 
 
 def _bootstrap(folder: Path, wanted: DebianVersions, mirror: str, log: Path) -> None:

@@ -9,13 +9,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
 from slinky.sandbox.cache import lock, sandboxes
 from slinky.sandbox.cgroups import cgroup_name, roots
 from slinky.sandbox.errors import SandboxError
-from slinky.sandbox.handle import Record
-from slinky.sandbox.link import end_process
+from slinky.sandbox.identity import end_process, read_keeper_file
 from slinky.sandbox.network import interface
 
 __all__ = ["down", "remove"]
@@ -37,20 +34,12 @@ def down(name: str, keep_logs: Path | None = None) -> bool:
 def remove(name: str) -> None:
     """The same, for someone who holds the sandbox's lock."""
     folder = sandboxes() / name
-    record = _record(folder)
-    if record:
-        end_process(record.keeper)
-        _wait_for_interface(record.identity)
-        _remove_cgroups(cgroup_name(record.identity))
+    if kept := read_keeper_file(folder):
+        end_process(kept.keeper)
+        _wait_for_interface(kept.identity)
+        _remove_cgroups(cgroup_name(kept.identity))
     if folder.exists():
         shutil.rmtree(folder)
-
-
-def _record(folder: Path) -> Record | None:
-    try:
-        return msgspec.json.decode((folder / "record.json").read_bytes(), type=Record)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
 
 
 def _wait_for_interface(identity: str, seconds: float = 10) -> None:

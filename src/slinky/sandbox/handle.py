@@ -13,8 +13,9 @@ import msgspec
 from slinky.sandbox.cache import sandboxes
 from slinky.sandbox.client import Kube, SlurmRest
 from slinky.sandbox.errors import PartDiedError, PartSlowError, SandboxError, UsageError
+from slinky.sandbox.identity import Identity, host_pid, is_running
 from slinky.sandbox.keeper import Part
-from slinky.sandbox.link import Identity, KeeperLink, host_pid, is_running
+from slinky.sandbox.link import KeeperLink
 from slinky.sandbox.network import Addresses
 from slinky.sandbox.shape import Shape
 

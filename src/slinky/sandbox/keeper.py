@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from slinky.sandbox import kernel
+from slinky.sandbox.identity import KeeperFile, identify, write_keeper_file
 from slinky.sandbox.machine import Machine
 
 __all__ = ["Part", "PartState", "Reply", "Request", "main", "socket_name"]
@@ -224,13 +225,21 @@ def _zombies() -> set[int]:
 
 
 def main(arguments: list[str]) -> None:
-    """`keeper FOLDER IDENTITY`: fork into a new PID namespace, tell the keeper's PID on standard output, and leave it running."""
+    """`keeper FOLDER IDENTITY`: fork into a new PID namespace and leave the keeper running there.
+
+    Its PID is written to `keeper.json` before it may do anything, so there is no instant in which it runs unknown.
+    """
     folder, identity = Path(arguments[0]), arguments[1]
     kernel.unshare(kernel.CLONE_NEWPID | kernel.CLONE_NEWNS)
     kernel.mount("none", Path("/"), flags=kernel.MS_SLAVE | kernel.MS_REC)
+    may_go, go = os.pipe()
     pid = os.fork()
     if pid:
-        print(pid, flush=True)
+        write_keeper_file(folder, KeeperFile(identity, identify(pid)))
+        os.write(go, b"!")
+        return
+    os.close(go)
+    if not os.read(may_go, 1):
         return
     kernel.mount("proc", Path("/proc"), "proc")
     with Path(os.devnull).open() as null:

@@ -1,15 +1,7 @@
-"""The host's side of a running sandbox: its keeper's socket, and proof that a PID is still the keeper that was started.
-
-What must stay true: no PID is ever signalled that does not carry the start time and boot that were written down for it.
-"""
+"""The host's side of a running sandbox: requests to its keeper, over the keeper's socket."""
 
 import asyncio
-import os
-import signal
 import socket
-import time
-from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
@@ -17,55 +9,9 @@ from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.keeper import Part, PartState, Reply, Request, socket_name
 from slinky.sandbox.machine import Machine
 
-__all__ = ["Identity", "KeeperLink", "end_process", "host_pid", "identify", "is_running"]
+__all__ = ["KeeperLink"]
 
 ANSWER_SECONDS = 60
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """A process that cannot be taken for another one."""
-
-    pid: int
-    start_time: int
-    boot: str
-
-
-def identify(pid: int) -> Identity:
-    return Identity(pid, _start_time(pid), _boot())
-
-
-def is_running(identity: Identity) -> bool:
-    try:
-        return _boot() == identity.boot and _start_time(identity.pid) == identity.start_time and _state(identity.pid) != "Z"
-    except OSError:
-        return False
-
-
-def end_process(identity: Identity, seconds: float = 10) -> None:
-    """SIGKILL, and wait until it is gone. For a keeper: the kernel ends its whole PID namespace first."""
-    if not is_running(identity):
-        return
-    handle = os.pidfd_open(identity.pid)
-    try:
-        if is_running(identity):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-    finally:
-        os.close(handle)
-    deadline = time.monotonic() + seconds
-    while is_running(identity):
-        if time.monotonic() > deadline:
-            raise SandboxError(f"process {identity.pid} did not end within {seconds:g} s of SIGKILL")
-        time.sleep(0.02)
-
-
-def host_pid(keeper: Identity, inner: int) -> int:
-    """The PID by which the host knows a child of the keeper."""
-    for child in Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read_text().split():
-        with suppress(OSError):
-            for line in Path(f"/proc/{child}/status").read_text().splitlines():
-                if line.startswith("NSpid:") and line.split()[-1] == str(inner):
-                    return int(child)
-    raise SandboxError(f"the keeper {keeper.pid} has no child {inner}")
 
 
 class KeeperLink:
@@ -125,19 +71,3 @@ class KeeperLink:
         except BaseException:
             connection.close()
             raise
-
-
-def _start_time(pid: int) -> int:
-    return int(_stat(pid)[19])
-
-
-def _state(pid: int) -> str:
-    return _stat(pid)[0]
-
-
-def _stat(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -14,7 +14,7 @@ from slinky.sandbox.errors import CircumstanceError
 
 __all__ = ["POOL", "Addresses", "choose", "interface", "plug_head", "plug_node"]
 
-POOL = ipaddress.ip_network("198.18.0.0/15")  # set aside for tests of network devices: no site uses it
+POOL = ipaddress.IPv4Network("198.18.0.0/15")  # set aside for tests of network devices: no site uses it
 
 
 class Addresses(msgspec.Struct, frozen=True):
@@ -82,6 +82,7 @@ def plug_head(identity: str, addresses: Addresses) -> str:
         ip link add lan type bridge
         ip link set lan up
         ip addr add {addresses.head}/24 dev lan
+        ip route add {addresses.services} dev lan
         ip link add host type veth peer name {name} netns 1
         ip link set host master lan
         ip link set host up

@@ -175,7 +175,7 @@ def parts() -> dict[str, Part]:
     found = [
         Part("mariadb", "head", ["mariadbd", "--defaults-file=/etc/mysql/sandbox.cnf"], user="mysql"),
         Part("slurmdbd", "head", ["slurmdbd", "-D"], {"RUNTIME_DIRECTORY": "/run/slurmdbd"}, user="slurm"),
-        Part("slurmctld", "head", ["slurmctld", "-D"], {"RUNTIME_DIRECTORY": "/run/slurmctld"}, user="slurm"),
+        Part("slurmctld", "head", ["slurmctld", "-D", "-R"], {"RUNTIME_DIRECTORY": "/run/slurmctld"}, user="slurm"),
         Part(
             "slurmrestd",
             "head",
@@ -201,7 +201,7 @@ def accounts() -> Iterator[list[str]]:
     for account, (_, _, people) in ACCOUNTING.items():
         for person in people:
             yield [*start, "add", "user", person, f"Account={account}"]
-    yield [*start, "add", "user", "root", "Account=research"]
+    yield [*start, "add", "user", "root", f"Account={','.join(ACCOUNTING)}"]
     yield [*start, "modify", "user", "root", "set", f"QOS={every}", "DefaultQOS=normal"]
 
 

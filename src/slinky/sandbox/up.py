@@ -22,11 +22,11 @@ from slinky.sandbox.cache import lock, require_room, sandboxes
 from slinky.sandbox.client import Kube
 from slinky.sandbox.debian import build_root
 from slinky.sandbox.down import remove
-from slinky.sandbox.errors import CircumstanceError, SandboxError, UsageError
+from slinky.sandbox.errors import CircumstanceError, SandboxError, UsageError, last_lines
 from slinky.sandbox.golang import build_kubernetes, build_program
 from slinky.sandbox.handle import Record, Sandbox
+from slinky.sandbox.identity import Identity, host_pid, read_keeper_file
 from slinky.sandbox.images import build_images
-from slinky.sandbox.link import host_pid, identify
 from slinky.sandbox.machine import Machine, furnish, host_folders
 from slinky.sandbox.network import choose, plug_head
 from slinky.sandbox.progress import Progress
@@ -123,7 +123,7 @@ async def _start_machines(name: str, shape: Shape, root: Path, built: Built, pro
         identity = secrets.token_hex(4)
         async with _network_lock():
             addresses = choose()
-            keeper = identify(_spawn_keeper(folder, identity))
+            keeper = _spawn_keeper(folder, identity)
             record = Record(
                 name=name,
                 identity=identity,
@@ -137,6 +137,7 @@ async def _start_machines(name: str, shape: Shape, root: Path, built: Built, pro
             )
             sandbox = Sandbox(folder, record)
             sandbox.save()
+            await _await_keeper(sandbox)
             furnish(sandbox.head, root)
             shares = host_folders()
             head = Machine("head", str(root), str(sandbox.head), "head", {n: str(p) for n, p in built.programs.items()}, shares)
@@ -147,23 +148,28 @@ async def _start_machines(name: str, shape: Shape, root: Path, built: Built, pro
     return sandbox
 
 
-def _spawn_keeper(folder: Path, identity: str) -> int:
+def _spawn_keeper(folder: Path, identity: str) -> Identity:
     (folder / "logs").mkdir()
     with (folder / "logs/keeper.log").open("ab") as log:
         command = [sys.executable, "-m", "slinky.sandbox.keeper", str(folder), identity]
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            start_new_session=True,
-            timeout=60,
-            check=False,
-        )
-    if done.returncode or not done.stdout.strip():
-        raise SandboxError(f"the keeper did not start; see {folder}/logs/keeper.log")
-    return int(done.stdout)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, timeout=60, check=False)
+    kept = read_keeper_file(folder)
+    if done.returncode or kept is None:
+        raise SandboxError(f"the keeper did not start:\n{last_lines(folder / 'logs/keeper.log')}")
+    return kept.keeper
+
+
+async def _await_keeper(sandbox: Sandbox, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            await sandbox.link.parts()
+        except SandboxError as error:
+            if not sandbox.is_running or time.monotonic() > deadline:
+                raise SandboxError(f"{error}:\n{last_lines(sandbox.log('keeper'))}") from error
+            await asyncio.sleep(0.02)
+        else:
+            return
 
 
 async def _start_servers(sandbox: Sandbox, built: Built, progress: Progress) -> None:
@@ -175,9 +181,6 @@ async def _start_servers(sandbox: Sandbox, built: Built, progress: Progress) -> 
         group.create_task(_start_kubernetes(sandbox, built, progress))
         group.create_task(realnodes.load_images(sandbox, progress))
     await realnodes.start_slurmd(sandbox, progress)
-    if sandbox.record.shape.register and sandbox.record.shape.nodes:
-        with progress.step("registering the nodes in Slurm"):
-            await register_nodes(sandbox)
 
 
 async def _start_slurm(sandbox: Sandbox, progress: Progress) -> None:
@@ -207,6 +210,9 @@ async def _start_slurm(sandbox: Sandbox, progress: Progress) -> None:
         await link.start(parts["slurmrestd"])
         async with sandbox.slurm() as rest:
             await sandbox.until("slurmrestd", "it reached slurmctld", lambda: rest.slurm("GET", "ping/"))
+    if sandbox.record.shape.register and sandbox.record.shape.nodes:
+        with progress.step("registering the nodes in Slurm"):
+            await register_nodes(sandbox)
 
 
 async def _start_kubernetes(sandbox: Sandbox, built: Built, progress: Progress) -> None:

@@ -1,0 +1,111 @@
+"""What all tests share: one sandbox for a run, and for each test a namespace and a partition that nobody else uses.
+
+The sandbox is named after the checkout, so a run that was killed is cleaned up by the next one. Where a test failed, the servers'
+logs are kept in `artefacts/`.
+"""
+
+import asyncio
+import itertools
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from slinky.sandbox.cache import digest
+from slinky.sandbox.down import down
+from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.progress import Progress
+from slinky.sandbox.shape import ADDONS, Shape
+from slinky.sandbox.up import up
+
+CHECKOUT = Path(__file__).parent.parent
+ARTEFACTS = CHECKOUT / "artefacts"
+NODES = 48
+_numbers = itertools.count()
+
+Starter = Callable[[str, Shape], Sandbox]
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast ones first: who breaks something plain should know within seconds."""
+    items.sort(key=lambda item: item.get_closest_marker("sandbox") is not None)
+
+
+def pytest_configure() -> None:
+    shutil.rmtree(ARTEFACTS, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def start_sandbox(request: pytest.FixtureRequest) -> Iterator[Starter]:
+    """Brings sandboxes up for the rest of the run, and all of them down at its end."""
+    if os.geteuid() != 0:
+        pytest.fail("the tests on the sandbox need root; `make test-fast` leaves them out")
+    started: list[str] = []
+
+    def start(kind: str, shape: Shape) -> Sandbox:
+        name = f"test-{digest(str(CHECKOUT))}-{kind}"
+        down(name)
+        started.append(name)
+        with Progress() as progress:
+            return asyncio.run(up(name, shape, progress))
+
+    yield start
+    for name in started:
+        down(name, ARTEFACTS / name if request.session.testsfailed else None)
+
+
+@pytest.fixture(scope="session")
+def sandbox(start_sandbox: Starter) -> Sandbox:
+    """The one most tests share: kwok nodes, Slurm with accounting, all add-ons."""
+    return start_sandbox("shared", Shape(nodes=NODES, addons=ADDONS))
+
+
+@pytest.fixture
+async def namespace(sandbox: Sandbox) -> AsyncIterator[str]:
+    """A Kubernetes namespace of the test's own."""
+    name = f"t{next(_numbers)}"
+    async with sandbox.kube() as kube:
+        await kube.post("/api/v1/namespaces", {"metadata": {"name": name}})
+        yield name
+        await kube.delete(f"/api/v1/namespaces/{name}")
+
+
+@dataclass(frozen=True)
+class Partition:
+    name: str
+    nodes: tuple[str, ...]
+
+
+@pytest.fixture
+async def partition(sandbox: Sandbox) -> AsyncIterator[Partition]:
+    """A Slurm partition of the test's own, over four nodes that no other running test has."""
+    number = next(_numbers)
+    names = [f"kwok-{index:02}" for index in range(NODES)]
+    start = (number * 4) % NODES
+    found = Partition(f"p{number}", tuple(names[start : start + 4]))
+    await sandbox.link.run("head", "scontrol", "create", f"PartitionName={found.name}", f"Nodes={','.join(found.nodes)}")
+    yield found
+    await sandbox.link.run("head", "scancel", f"--partition={found.name}")
+
+    async def is_empty() -> bool:
+        return not (await sandbox.link.run("head", "squeue", "--noheader", f"--partition={found.name}")).strip()
+
+    await sandbox.until("slurmctld", f"partition {found.name} was empty", is_empty)
+    await sandbox.link.run("head", "scontrol", "delete", f"PartitionName={found.name}")
+
+
+@pytest.fixture
+def cli() -> Cli:
+    """The program as a user runs it."""
+
+    def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "COLUMNS": "160", **options.pop("env", {})}  # type: ignore[dict-item]
+        command = [str(CHECKOUT / ".venv/bin/slinky"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False, **options)  # type: ignore[call-overload, no-any-return]
+
+    return run

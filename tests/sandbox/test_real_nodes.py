@@ -1,0 +1,139 @@
+"""Real nodes: pods are processes with addresses, names and volumes; Slurm's own daemons run beside kubelets and in pods."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from slinky.sandbox.down import down
+from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.shape import Shape
+from tests.conftest import CHECKOUT, Starter
+from tests.sandbox.leftovers import leftovers, namespaces_of
+
+pytestmark = pytest.mark.sandbox
+
+WEB = """
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {clusterIP: None, selector: {app: web}, ports: [{port: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web-address}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: web}
+spec:
+  serviceName: web
+  replicas: 2
+  podManagementPolicy: Parallel
+  selector: {matchLabels: {app: web}}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: web
+        image: sandbox/busybox:1
+        command: [sh, -c, "hostname > /data/index.html; exec httpd -f -p 8080 -h /data"]
+        readinessProbe: {httpGet: {port: 8080}, periodSeconds: 1}
+        volumeMounts: [{name: data, mountPath: /data}]
+"""
+
+
+@pytest.fixture(scope="module")
+def real(start_sandbox: Starter) -> Sandbox:
+    return start_sandbox("real", Shape(nodes=2, real_nodes=2, slurmd=True))
+
+
+def run(sandbox: Sandbox, *command: str, text: str | None = None) -> str:
+    """A command as after `eval "$(slinky sandbox env)"`, at a place that every machine has."""
+    done = subprocess.run(command, env=sandbox.exports(), cwd="/", input=text, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_pods_on_two_nodes_answer_each_other_by_name(real: Sandbox) -> None:
+    run(real, "kubectl", "apply", "-f", "-", text=WEB)
+    run(real, "kubectl", "rollout", "status", "statefulset/web", "--timeout=90s")
+    nodes = run(real, "kubectl", "get", "pods", "--selector=app=web", "--output=jsonpath={.items[*].spec.nodeName}").split()
+    assert sorted(nodes) == ["node-0", "node-1"]
+    for asker, asked in (("web-0", "web-1"), ("web-1", "web-0")):
+        assert run(real, "kubectl", "exec", asker, "--", "wget", "-qO-", f"http://{asked}.web:8080").strip() == asked
+        answers = {run(real, "kubectl", "exec", asker, "--", "wget", "-qO-", "http://web-address").strip() for _ in range(20)}
+        assert answers == {"web-0", "web-1"}
+
+
+def test_the_api_server_reaches_pods_by_their_service(real: Sandbox) -> None:
+    """As it must for the webhooks of controllers that run in pods: the head has kube-proxy and a way to the pods too."""
+    run(real, "kubectl", "rollout", "status", "statefulset/web", "--timeout=90s")
+    address = run(real, "kubectl", "get", "service", "web-address", "--output=jsonpath={.spec.clusterIP}")
+    assert "web-" in real.run_in("head", "busybox", "wget", "-qO-", f"http://{address}")
+
+
+def test_logs_and_exit_codes_are_the_containers_own(real: Sandbox) -> None:
+    options = ["--image=sandbox/busybox:1", "--restart=Never", "--command", "--", "sh", "-c", "echo spoken; exit 7"]
+    run(real, "kubectl", "run", "speaker", *options)
+    run(real, "kubectl", "wait", "--for=jsonpath={.status.phase}=Failed", "pod/speaker", "--timeout=60s")
+    assert run(real, "kubectl", "logs", "speaker").strip() == "spoken"
+    code = "{.status.containerStatuses[0].state.terminated.exitCode}"
+    assert run(real, "kubectl", "get", "pod", "speaker", f"--output=jsonpath={code}") == "7"
+
+
+def test_slurmd_beside_the_kubelet_runs_jobs_that_are_accounted(real: Sandbox) -> None:
+    assert sorted(run(real, "srun", "--partition=compute", "--nodes=2", "hostname").split()) == ["node-0", "node-1"]
+    command = [
+        "sbatch",
+        "--parsable",
+        "--wait",
+        "--partition=compute",
+        "--account=physics",
+        "--qos=high",
+        "--output=/dev/null",
+        "--wrap=true",
+    ]
+    job = run(real, *command).strip()
+    told = ""
+    for _ in range(100):
+        told = run(real, "sacct", "-nXPj", job, "--format=Account,QOS,State,ExitCode").strip()
+        if "COMPLETED" in told:
+            break
+    assert told == "physics|high|COMPLETED|0:0"
+
+
+async def test_slurmd_pods_run_a_job_together(real: Sandbox) -> None:
+    run(real, "kubectl", "apply", "-f", str(CHECKOUT / "examples/slurmd-pods.yaml"))
+    run(real, "kubectl", "rollout", "status", "statefulset/worker", "--namespace=slurm", "--timeout=90s")
+
+    async def idle() -> bool:
+        told = await real.link.run(
+            "head", "sinfo", "--noheader", "--Node", "--nodes=worker-0,worker-1", "--partition=all", "--format=%N %t"
+        )
+        return sorted(told.split("\n")) == ["", "worker-0 idle", "worker-1 idle"]
+
+    await real.until("slurmctld", "both pods were idle nodes", idle)
+    assert sorted(run(real, "srun", "--partition=all", "--constraint=pod", "--nodes=2", "hostname").split()) == ["worker-0", "worker-1"]
+
+
+def test_the_hosts_kernel_settings_stay_as_they_were(real: Sandbox) -> None:
+    """A kubelet would set kernel.panic=10; the host is not the sandbox's to change."""
+    shown = real.run_in("node-0", "cat", "/proc/sys/kernel/panic").strip()
+    assert shown == "10"
+    assert "bind" in real.run_in("node-0", "sh", "-c", "grep /proc/sys/kernel/panic /proc/mounts && echo bind")
+
+
+def test_nothing_is_left_of_it(real: Sandbox) -> None:
+    """Last in this module: containers, shims, overlay mounts, cgroups and cables go with the keeper."""
+    inside = namespaces_of(real.record.keeper.pid)
+    assert list(Path("/sys/fs/cgroup").glob(f"**/*{real.record.identity}*"))
+    down(real.record.name)
+    assert leftovers(real.record.identity, real.folder, inside) == []
