@@ -85,14 +85,14 @@ def kubelet(name: str, addresses: Addresses, cgroup: str) -> dict[str, Any]:
     }
 
 
-def kube_proxy(machine: str, addresses: Addresses) -> dict[str, Any]:
+def kube_proxy(node: str, addresses: Addresses) -> dict[str, Any]:
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "iptables",
         "clientConnection": {"kubeconfig": "/etc/kubernetes/kube-proxy.kubeconfig"},
         "clusterCIDR": addresses.pods,
-        "hostnameOverride": machine,
+        "hostnameOverride": node,
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "metricsBindAddress": "127.0.0.1:10249",
         "healthzBindAddress": "127.0.0.1:10256",

@@ -106,7 +106,8 @@ async def start_nodes(sandbox: Sandbox, kube: Kube, progress: Progress) -> None:
         home = sandbox.head / "etc/kubernetes"
         authority = Authority.load(home / "pki")
         await _start_dns(sandbox, kube, authority)
-        await _start_proxy(sandbox, "head", "kube-proxy", home)
+        # The head is no Node, and kube-proxy waits for one: it speaks as the first real node.
+        await _start_proxy(sandbox, "head", "kube-proxy", home, node_name(0))
         await kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slurm"}})
         await kube.apply_all(slurm_objects(record.addresses, (sandbox.head / "etc/slurm/slurm.key").read_bytes()))
         for index in range(count):
@@ -136,11 +137,11 @@ async def _start_kubelet(sandbox: Sandbox, authority: Authority, index: int) -> 
     ]
     await sandbox.link.start(Part(f"kubelet-{index}", name, ["/opt/slinky/kubernetes-node/kubelet", *where, labels]))
     shutil.copyfile(sandbox.head / "etc/kubernetes/kube-proxy.kubeconfig", home / "kube-proxy.kubeconfig")
-    await _start_proxy(sandbox, name, f"kube-proxy-{index}", home)
+    await _start_proxy(sandbox, name, f"kube-proxy-{index}", home, name)
 
 
-async def _start_proxy(sandbox: Sandbox, machine: str, part: str, home: Path) -> None:
-    (home / "kube-proxy.yaml").write_text(yaml.safe_dump(kube_proxy(machine, sandbox.record.addresses)))
+async def _start_proxy(sandbox: Sandbox, machine: str, part: str, home: Path, node: str) -> None:
+    (home / "kube-proxy.yaml").write_text(yaml.safe_dump(kube_proxy(node, sandbox.record.addresses)))
     await sandbox.link.start(Part(part, machine, ["/opt/slinky/kubernetes-node/kube-proxy", "--config=/etc/kubernetes/kube-proxy.yaml"]))
 
 
