@@ -1,0 +1,4 @@
+"""Measurements. `make bench` runs them all on fresh sandboxes and writes `bench/results/latest.{json,md}`.
+
+A figure that depends on the machine stands beside the limit measured in the same run; tests never assert on any of them.
+"""

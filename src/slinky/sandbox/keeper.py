@@ -25,6 +25,7 @@ from slinky.sandbox.machine import Machine
 __all__ = ["Part", "PartState", "Reply", "Request", "main", "socket_name"]
 
 LOG_BYTES = 64 * 1024 * 1024
+LOG_SECONDS = 5.0
 HOLD_SECONDS = 20
 
 
@@ -162,7 +163,7 @@ class Keeper:
     async def bound_logs(self) -> None:
         """Cut a log that grew too long; its writers append, so they go on at its new end."""
         while True:
-            await asyncio.sleep(5)
+            await asyncio.sleep(LOG_SECONDS)
             for log in self._logs.iterdir():
                 if log.stat().st_size > LOG_BYTES:
                     with log.open("r+b") as file:
