@@ -46,12 +46,13 @@ def start_sandbox(request: pytest.FixtureRequest) -> Iterator[Starter]:
     if os.geteuid() != 0:
         pytest.fail("the tests on the sandbox need root; `make test-fast` leaves them out")
     started: list[str] = []
+    capture = request.config.pluginmanager.getplugin("capturemanager")
 
     def start(kind: str, shape: Shape) -> Sandbox:
         name = f"test-{digest(str(CHECKOUT))}-{kind}"
         down(name)
         started.append(name)
-        with Progress() as progress:
+        with capture.global_and_fixture_disabled(), Progress() as progress:  # the first time, this builds for minutes: let it be seen
             return asyncio.run(up(name, shape, progress))
 
     yield start

