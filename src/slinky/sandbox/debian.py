@@ -119,7 +119,10 @@ def _bootstrap(folder: Path, wanted: DebianVersions, mirror: str, log: Path) -> 
         mirror,
         wanted.script,
     ]
-    environment = os.environ | {"DEBOOTSTRAP_DIR": str(tool / "usr/share/debootstrap")}
+    environment = os.environ | {
+        "DEBOOTSTRAP_DIR": str(tool / "usr/share/debootstrap"),
+        "PATH": f"{tool / 'bin'}:{os.environ['PATH']}:/usr/sbin:/sbin",
+    }
     _run(command, log, f"Debian {wanted.suite} could not be fetched from the mirror that apt uses: does it carry that suite?", environment)
 
 
@@ -131,10 +134,30 @@ def _fetch_debootstrap(folder: Path, log: Path) -> None:
             done = subprocess.run(command, cwd=folder, stdout=out, stderr=out, stdin=subprocess.DEVNULL, timeout=STEP_SECONDS, check=False)
         if found := list(folder.glob("debootstrap_*.deb")):
             _run(["dpkg-deb", "-x", str(found[0]), str(folder)], log, "debootstrap could not be unpacked")
+            if not shutil.which("wget"):
+                _write_wget(folder / "bin")
             return
         if done.returncode and command[1] == "update":
             break
     raise BuildError("debootstrap could not be fetched: is apt's mirror reachable?", log)
+
+
+def _write_wget(folder: Path) -> None:
+    """debootstrap fetches with wget, which a bare Debian lacks; apt's own fetcher can do what it asks of it."""
+    folder.mkdir()
+    script = folder / "wget"
+    script.write_text(_WGET)
+    script.chmod(0o755)
+
+
+_WGET = """\
+#!/bin/sh
+while [ $# -gt 1 ]; do
+  case $1 in -O) out=$2; shift ;; esac
+  shift
+done
+exec /usr/lib/apt/apt-helper -o Acquire::Retries=3 download-file "$1" "$out"
+"""
 
 
 def _prepare() -> str:
