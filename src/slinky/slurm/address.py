@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 
 from slinky.slurm.errors import ConfigurationError
+from slinky.slurm.one_answer import take_one_answer
 
 __all__ = ["TLS", "Address"]
 
@@ -62,7 +63,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     def connector(self, limit: int) -> aiohttp.BaseConnector:
         if self.socket:
-            return aiohttp.UnixConnector(path=self.socket, limit=limit)
+            return take_one_answer(aiohttp.UnixConnector(path=self.socket, limit=limit))
         if self.tls:
-            return aiohttp.TCPConnector(limit=limit, ssl=self.tls.context())
-        return aiohttp.TCPConnector(limit=limit)
+            return take_one_answer(aiohttp.TCPConnector(limit=limit, ssl=self.tls.context()))
+        return take_one_answer(aiohttp.TCPConnector(limit=limit))

@@ -31,6 +31,7 @@ class Circuit:
         self._closed = asyncio.Event()
         self._closed.set()
         self._prober: asyncio.Task[None] | None = None
+        self._stopped = False
 
     @property
     def is_open(self) -> bool:
@@ -47,7 +48,7 @@ class Circuit:
 
     def failed(self, why: str) -> None:
         self._failures += 1
-        if self._failures < self.threshold or self.is_open:
+        if self._failures < self.threshold or self.is_open or self._stopped:
             return
         self._why, self._opened_at = why[:200], time.monotonic()
         self._closed.clear()
@@ -59,6 +60,7 @@ class Circuit:
         await self._closed.wait()
 
     async def stop(self) -> None:
+        self._stopped = True
         if self._prober:
             self._prober.cancel()
             with suppress(asyncio.CancelledError):

@@ -133,10 +133,11 @@ class Markers:
             if self._refresh_began >= asked:
                 return
             began = loop.time()
+            before = set(self._known)
             answer = await self._connection.read("slurm/jobs/state/", _STATES, lane=Lane.URGENT)
             present = {status.job_id for status in answer.jobs or ()}
             await self._look_at(sorted(present - self._known.keys()))
-            self._forget(self._known.keys() - present)
+            self._forget(before - present)
             self._refresh_began = began
 
     async def _look_at(self, job_ids: Iterable[int]) -> None:
@@ -151,9 +152,10 @@ class Markers:
             for job in answer.jobs or ():
                 self._remember(job)
 
-        async with asyncio.TaskGroup() as group:
-            for job_id in job_ids:
-                group.create_task(look(job_id))
+        results = await asyncio.gather(*(look(job_id) for job_id in job_ids), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
     def _remember(self, job: Marked) -> None:
         job = Marked(job.job_id, job.extra[:REMEMBERED], job.comment[:REMEMBERED], job.admin_comment[:REMEMBERED])

@@ -21,7 +21,7 @@ from slinky.slurm.address import Address
 from slinky.slurm.answers import Again, Envelope, Fault, envelope_fault, failed_answer, unreadable
 from slinky.slurm.circuit import Circuit
 from slinky.slurm.credentials import Credentials
-from slinky.slurm.errors import DeadlineError, OutcomeUnknownError, SlurmError, UnavailableError
+from slinky.slurm.errors import ConfigurationError, DeadlineError, OutcomeUnknownError, SlurmError, UnavailableError
 from slinky.slurm.lanes import Lane, Lanes
 
 __all__ = ["Decodes", "Limits", "Request", "Transport"]
@@ -78,8 +78,11 @@ class Transport:
         self.circuit = Circuit(self._is_there, limits.circuit_threshold)
         self.ping_path = ""  # known when a version has been chosen
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
 
     def open(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise ConfigurationError("the client has been closed")
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect)
             self._session = aiohttp.ClientSession(
@@ -93,6 +96,7 @@ class Transport:
         return self._session
 
     async def close(self) -> None:
+        self._closed = True
         await self.circuit.stop()
         if self._session:
             await self._session.close()
@@ -116,7 +120,7 @@ class Transport:
                 log.info("%s: Slurm did not believe the token; trying the renewed one", request.label)
                 continue
             pause = self._pause(attempt)
-            if not self._may_repeat(request, answer, attempt) or loop.time() + pause >= ends:
+            if not self._may_repeat(request, answer, attempt, ends - loop.time() - pause):
                 raise answer.error
             log.info("%s: attempt %d failed (%s); again in %.2f s", request.label, attempt, answer.error, pause)
             await asyncio.sleep(pause)
@@ -137,10 +141,13 @@ class Transport:
         except (aiohttp.ClientError, OSError) as error:
             raise UnavailableError(_connection_problem(error), request=request.label) from None
 
-    def _may_repeat(self, request: Request, fault: Fault, attempt: int) -> bool:
-        if attempt >= self.limits.attempts or self.circuit.is_open:
+    def _may_repeat(self, request: Request, fault: Fault, attempt: int, seconds_left: float) -> bool:
+        if attempt >= self.limits.attempts or self.circuit.is_open or seconds_left <= 0:
             return False
-        return fault.again is Again.ALWAYS or (fault.again is Again.IF_HARMLESS and (not request.changes or request.repeatable))
+        if not request.changes or request.repeatable:
+            return fault.again in (Again.ALWAYS, Again.IF_HARMLESS)
+        # A change cut short by the deadline would turn "not done" into "unknown".
+        return fault.again is Again.ALWAYS and seconds_left >= self.limits.attempt
 
     def _pause(self, attempt: int) -> float:
         longest = min(self.limits.first_pause * 3.0 ** (attempt - 1), self.limits.longest_pause)
