@@ -1,10 +1,11 @@
 """Hostlists: `n[1-3,07],login` ↔ the names, as Slurm itself writes and reads them (`scontrol show hostnames`, `show hostlist`).
 
-Pure. Order and repetitions are kept, as Slurm keeps them. Several brackets make a product, the last one running fastest; zeros in front are kept. Compressing
+Pure. Order and repetitions are kept, as Slurm keeps them. Several brackets make a product, in Slurm's own order; zeros in front are kept. Compressing
 looks at the digits at the end of a name and joins neighbours.
 """
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator
 
@@ -60,10 +61,13 @@ def _expand_word(word: str, expression: str) -> Iterator[str]:
     parts = _BRACKET.split(word)
     if len(parts) == 1:
         return iter((word,))
-    choices = [[part] if index % 2 == 0 else _numbers(part, expression) for index, part in enumerate(parts)]
-    if _product(len(choice) for choice in choices) > LARGEST:
+    texts, choices = parts[0::2], [_numbers(inside, expression) for inside in parts[1::2]]
+    if math.prod(len(choice) for choice in choices) > LARGEST:
         raise ConfigurationError(f"the hostlist {expression[:80]!r} has more than {LARGEST:,} names")
-    return ("".join(choice) for choice in itertools.product(*choices))
+    # Slurm's order: the last bracket runs fastest, then the first, the second, and so on.
+    slowest_first = itertools.product(*reversed(choices[:-1]), choices[-1])
+    in_place = ((*reversed(chosen[:-1]), chosen[-1]) for chosen in slowest_first)
+    return ("".join(map("".join, zip(texts, (*chosen, ""), strict=True))) for chosen in in_place)
 
 
 def _numbers(inside: str, expression: str) -> list[str]:
@@ -81,13 +85,6 @@ def _numbers(inside: str, expression: str) -> list[str]:
         width = len(match[1])
         found += [f"{number:0{width}}" for number in range(low, high + 1)]
     return found
-
-
-def _product(sizes: Iterable[int]) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total
 
 
 class _Run:

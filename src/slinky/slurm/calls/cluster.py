@@ -72,9 +72,9 @@ class Reservations:
             raise NotFoundError(f"there is no reservation {name}", request=f"reservation/{name}")
         return found[0]
 
-    async def create(self, name: str, **fields: Any) -> None:
-        """Make a reservation; the fields are those of `reservation_desc_msg` in the served OpenAPI document."""
-        await self._connection.change("POST", "slurm/reservation", _DONE, {"name": name, **fields})
+    async def put(self, name: str, **fields: Any) -> None:
+        """Make a reservation, or change the one of that name; the fields are those of `reservation_desc_msg` in the served OpenAPI document."""
+        await self._connection.change("POST", "slurm/reservation", _DONE, {"name": name, **fields}, repeatable=True)
 
     async def delete(self, name: str) -> None:
         """Remove a reservation."""
@@ -99,9 +99,11 @@ class ClusterCalls:
         return (await self._connection.read("slurm/licenses/", _LICENSES)).licenses or []
 
     async def shares(self, *, accounts: list[str] | None = None, users: list[str] | None = None) -> list[Share]:
-        """The fair-share tree, or those accounts and users of it."""
-        params = {"accounts": ",".join(accounts) if accounts else None, "users": ",".join(users) if users else None}
-        return (await self._connection.read("slurm/shares", _SHARES, params)).shares.shares or []
+        """The fair-share tree, or those accounts and users of it (sorted out here: slurmrestd 26.05 takes the filters and ignores them)."""
+        found = (await self._connection.read("slurm/shares", _SHARES)).shares.shares or []
+        if accounts is None and users is None:
+            return found
+        return [share for share in found if share.name in ((users if share.is_user else accounts) or ())]
 
     async def diag(self) -> Diagnostics:
         """slurmctld's statistics."""

@@ -68,7 +68,7 @@ class Nodes:
         await self.update(names, NodeChange(state=["DOWN"], reason=reason))
 
     async def resume(self, names: str | Iterable[str]) -> None:
-        """Back in use, from drained or down."""
+        """Back in use, from drained or down. Where one of several was in use already, Slurm does it for the others and refuses all the same (2180)."""
         await self.update(names, NodeChange(state=["RESUME"]))
 
     async def delete(self, name: str) -> None:

@@ -172,6 +172,7 @@ class NodeStates:
 
     @property
     def is_external(self) -> bool:
+        """It has no slurmd. Told from v0.0.44 on."""
         return "EXTERNAL" in self.states
 
     @property
