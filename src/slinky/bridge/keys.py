@@ -1,0 +1,46 @@
+"""Every label, annotation, taint and finalizer that the bridge reads or writes, by its exact name: the public Slinky interface, and what we add to it."""
+
+from typing import Final
+
+__all__ = [
+    "CONDITION",
+    "DEVICES",
+    "EXTERNAL_NODE",
+    "EXTERNAL_NODE_PARTITIONS",
+    "FINALIZER",
+    "GANG",
+    "JOB_ID",
+    "MANAGED_NODE",
+    "OLD_SETTINGS",
+    "OWNED_ANNOTATIONS",
+    "OWNED_LABELS",
+    "SETTINGS",
+    "SLURM_NODE",
+    "SLURM_NODE_NAME",
+    "TASK",
+    "TOPOLOGY",
+]
+
+# What users write: annotations on the object that Slurm schedules (pod, Job, PodGroup …).
+SETTINGS: Final = "slurmjob.slinky.slurm.net/"
+OLD_SETTINGS: Final = "slinky.slurm.net/"  # the same before 1.0 of the original; has no effect, but is still found in examples
+GANG: Final = SETTINGS + "gang"  # on a Job: all its pods start together
+
+# What the bridge writes on pods.
+JOB_ID: Final = "scheduler.slinky.slurm.net/slurm-jobid"
+FINALIZER: Final = "scheduler.slinky.slurm.net/finalizer"
+SLURM_NODE: Final = "slinky.slurm.net/slurm-node"
+DEVICES: Final = "scheduler.slinky.slurm.net/devices"
+TASK: Final = "task.slinky.slurm.net/"  # the task's environment, by the downward API
+CONDITION: Final = "slinky.slurm.net/Slurm"
+
+# Nodes.
+MANAGED_NODE: Final = "slinky.slurm.net/managed-node"  # taint, its value the scheduler's name
+SLURM_NODE_NAME: Final = "slinky.slurm.net/slurm-nodename"
+EXTERNAL_NODE: Final = "scheduler.slinky.slurm.net/external-node"
+EXTERNAL_NODE_PARTITIONS: Final = "scheduler.slinky.slurm.net/external-node-partitions"
+TOPOLOGY: Final = "topology.slinky.slurm.net/spec"
+
+# Keys that nobody but the bridge may set on a pod.
+OWNED_LABELS: Final = frozenset({JOB_ID})
+OWNED_ANNOTATIONS: Final = frozenset({SLURM_NODE, DEVICES})

@@ -1,0 +1,66 @@
+"""What the bridge writes into a job's `admin_comment`, by which it knows its own jobs again: after a restart, after a lost answer, among everyone else's.
+
+A marker (one word: the cluster's ID, the workload's UID and a hash of its pods' UIDs) for the bridge; `"pods": ["ns/name", …]` for people and for the
+tools of the original, cut where it grows too long. What must stay true: a job without our marker and our cluster is never touched; the same pods give the same marker.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+
+import msgspec
+
+__all__ = ["Marking", "comment_for", "marker_for", "read_comment"]
+
+VERSION = 1
+MOST_BYTES = 16 * 1024
+
+
+class Marking(msgspec.Struct, frozen=True, kw_only=True):
+    """What a comment of ours says."""
+
+    marker: str
+    cluster: str
+    workload: str
+    count: int
+    pods: tuple[str, ...] = ()
+
+
+class _Comment(msgspec.Struct):
+    slinky: int = 0
+    marker: str = ""
+    cluster: str = ""
+    workload: str = ""
+    count: int = 0
+    pods: list[str] = []
+
+
+def marker_for(cluster: str, workload: str, uids: Iterable[str]) -> str:
+    """One word that no other workload of any cluster has."""
+    hashed = hashlib.sha256("\n".join([cluster, workload, *sorted(uids)]).encode()).hexdigest()
+    return f"slinky-{hashed[:32]}"
+
+
+def comment_for(cluster: str, workload: str, pods: Iterable[tuple[str, str]], uids: Iterable[str]) -> str:
+    """`pods` as (namespace, name), in rank order. The marker comes first, so that it is found however much is cut."""
+    uids = tuple(uids)
+    said = {"slinky": VERSION, "marker": marker_for(cluster, workload, uids), "cluster": cluster, "workload": workload, "count": len(uids)}
+    room = MOST_BYTES - len(json.dumps(said)) - 16
+    names = []
+    for namespace, name in pods:
+        room -= len(namespace) + len(name) + 5
+        if room < 0:
+            break
+        names.append(f"{namespace}/{name}")
+    return json.dumps(said | {"pods": names}, separators=(",", ":"))
+
+
+def read_comment(text: str, cluster: str) -> Marking | None:
+    """None for anything that is not ours: another cluster's, the original's, a person's."""
+    try:
+        comment = msgspec.json.decode(text, type=_Comment)
+    except msgspec.DecodeError:
+        return None
+    if comment.slinky != VERSION or comment.cluster != cluster or not comment.marker:
+        return None
+    return Marking(marker=comment.marker, cluster=comment.cluster, workload=comment.workload, count=comment.count, pods=tuple(comment.pods))

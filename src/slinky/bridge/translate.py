@@ -1,0 +1,125 @@
+"""A workload as a Slurm job.
+
+Comes in: a workload and what the site has decided. Goes out: a `JobDescription`. Pure: the same in gives the same out, so what a pod becomes can be shown, tested and compared
+without a cluster. What must stay true: what Slurm sets aside is never less than what Kubernetes will count; nothing is ever rounded to zero, which Slurm reads as "all".
+
+One pod is one task. A gang is one job of as many tasks as it has pods, several to a node where they fit: memory then goes by CPU, as by node it would be wrong as soon as
+two tasks share one. Pods of a gang that need different amounts get the largest for all.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+import msgspec
+
+from slinky.bridge.marker import comment_for
+from slinky.bridge.needs import Needs, needs_of
+from slinky.bridge.quantities import mebibytes, whole
+from slinky.bridge.workload import Workload
+from slinky.slurm import JobDescription
+
+__all__ = ["GPU_RESOURCES", "Site", "translate"]
+
+GPU_RESOURCES = {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
+MOST_NAME = 255
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """What does not come from the workload."""
+
+    cluster: str
+    partition: str
+    mcs_label: str = ""
+    exclusive: bool = False
+    default_cpus: int = 1
+    default_memory_mib: int = 256
+    account: str = ""
+    qos: str = ""
+    user_id: str = ""
+    group_id: str = ""
+    gres: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(GPU_RESOURCES))
+
+
+def translate(workload: Workload, site: Site) -> JobDescription:
+    said = workload.settings
+    needs = _largest(needs_of(pod) for pod in workload.pods)
+    cpus = said.cpus_per_task or max(whole(needs.cpu), 0) or site.default_cpus
+    job = JobDescription(
+        name=(said.job_name or f"{workload.namespace}/{workload.name}")[:MOST_NAME],
+        partition=said.partition or site.partition,
+        account=said.account or site.account or None,
+        qos=said.qos or site.qos or None,
+        user_id=said.user_id or site.user_id or None,
+        group_id=said.group_id or site.group_id or None,
+        reservation=said.reservation,
+        wckey=said.wckey,
+        licenses=said.licenses,
+        constraints=said.constraints,
+        priority=said.priority,
+        time_limit=said.time_limit or workload.time_limit,
+        tasks=len(workload.pods),
+        cpus_per_task=cpus,
+        shared=_shared(said.exclusive, site),
+        mcs_label=site.mcs_label or None,
+        kill_on_node_fail=False,
+        current_working_directory="/tmp",  # noqa: S108
+        admin_comment=_comment(workload, site),
+    )
+    job = _with_memory(job, workload, mebibytes(needs.memory) or site.default_memory_mib)
+    job = _with_gres(job, workload, needs, site)
+    return _with_nodes(job, workload)
+
+
+def _with_memory(job: JobDescription, workload: Workload, per_pod: int) -> JobDescription:
+    if workload.settings.memory_per_node:
+        return msgspec.structs.replace(job, memory_per_node=workload.settings.memory_per_node)
+    if not workload.is_gang:
+        return msgspec.structs.replace(job, memory_per_node=per_pod)
+    return msgspec.structs.replace(job, memory_per_cpu=-(-per_pod // (job.cpus_per_task or 1)))
+
+
+def _with_gres(job: JobDescription, workload: Workload, needs: Needs, site: Site) -> JobDescription:
+    """What the annotation says is per node and as it stands; what the pods ask for is per task."""
+    if workload.settings.gres:
+        return msgspec.structs.replace(job, tres_per_node=_as_tres(workload.settings.gres))
+    counts: dict[str, int] = {}
+    for resource, gres in sorted(site.gres.items()):
+        if count := whole(needs.of(resource)):
+            counts[gres] = counts.get(gres, 0) + count
+    if not counts:
+        return job
+    return msgspec.structs.replace(job, tres_per_task=",".join(f"gres/{gres}:{count}" for gres, count in counts.items()))
+
+
+def _as_tres(text: str) -> str:
+    """`gpu:2` and `gres/gpu:2` are both said; Slurm's REST reads the second."""
+    return ",".join(word if word.startswith("gres/") else f"gres/{word.removeprefix('gres:')}" for word in text.split(","))
+
+
+def _with_nodes(job: JobDescription, workload: Workload) -> JobDescription:
+    said = workload.settings
+    least, most = said.min_nodes, said.max_nodes
+    if not workload.is_gang:
+        least, most = 1, 1
+    elif most and not least:
+        least = 1
+    return msgspec.structs.replace(job, minimum_nodes=least, maximum_nodes=most)
+
+
+def _shared(exclusive: str | None, site: Site) -> list[str] | None:
+    if exclusive is None:
+        return ["none"] if site.exclusive else None
+    return [exclusive] if exclusive else None
+
+
+def _largest(all_needs: Iterable[Needs]) -> Needs:
+    most: dict[str, Fraction] = {}
+    for needs in all_needs:
+        for name, amount in needs.amounts.items():
+            most[name] = max(most.get(name, amount), amount)
+    return Needs(most)
+
+
+def _comment(workload: Workload, site: Site) -> str:
+    names = ((pod.metadata.namespace, pod.metadata.name) for pod in workload.pods)
+    return comment_for(site.cluster, str(workload.key), names, workload.uids)

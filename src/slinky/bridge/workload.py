@@ -1,0 +1,144 @@
+"""A workload: the unit that Slurm schedules, one job's worth of pods.
+
+Comes in: a pod, and the groups that it may belong to. Goes out: the key of the workload that it is part of, and for the pods of one key a `Workload` with its pods in rank
+order. What must stay true: a pod belongs to one workload for its whole life; a key names its namespace, so two groups of one name in two
+namespaces are two; pods that are over are no longer part of what is to be scheduled.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from slinky.bridge.annotations import JobSettings, read_settings
+from slinky.bridge.keys import GANG
+from slinky.kube.objects import Job, Meta, Pod
+
+__all__ = ["COSCHEDULING_LABEL", "PodGroup", "Workload", "WorkloadKey", "key_of", "rank_of", "workload_of"]
+
+COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+POD_INDEX = "apps.kubernetes.io/pod-index"
+JOB_NAME = "batch.kubernetes.io/job-name"
+
+Kind = Literal["Pod", "PodGroup", "CoschedulingPodGroup", "Job"]
+
+
+class WorkloadKey(msgspec.Struct, frozen=True, order=True):
+    """`name` is the group's; for a pod on its own its UID, so that a new pod of an old name is another workload."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of pods that start together, whichever API said so."""
+
+    metadata: Meta
+    min_count: int
+    builtin: bool
+    annotations: Mapping[str, str] = {}
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """`pods` in rank order. `size` is how many must be there before it may be submitted: those that can exist now."""
+
+    key: WorkloadKey
+    name: str
+    pods: tuple[Pod, ...]
+    size: int
+    settings: JobSettings
+    time_limit: int | None = None
+
+    @property
+    def namespace(self) -> str:
+        return self.key.namespace
+
+    @property
+    def is_gang(self) -> bool:
+        return self.key.kind != "Pod"
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.pods) >= self.size
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        return tuple(pod.metadata.uid for pod in self.pods)
+
+
+def key_of(pod: Pod, jobs: Mapping[tuple[str, str], Job]) -> WorkloadKey:
+    """Which workload this pod is part of. The built-in group goes before the coscheduling label, and that before a Job that asks for a gang."""
+    namespace = pod.metadata.namespace
+    if pod.spec.scheduling_group and pod.spec.scheduling_group.pod_group_name:
+        return WorkloadKey("PodGroup", namespace, pod.spec.scheduling_group.pod_group_name)
+    if group := pod.metadata.labels.get(COSCHEDULING_LABEL):
+        return WorkloadKey("CoschedulingPodGroup", namespace, group)
+    owner = pod.metadata.controller
+    if owner and owner.kind == "Job" and owner.api_version.startswith("batch/"):
+        job = jobs.get((namespace, owner.name))
+        if job and job.metadata.uid == owner.uid and _is_gang(job):
+            return WorkloadKey("Job", namespace, owner.name)
+    return WorkloadKey("Pod", namespace, pod.metadata.uid)
+
+
+def _is_gang(job: Job) -> bool:
+    return job.metadata.annotations.get(GANG, "").strip().lower() == "true"
+
+
+def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = None, job: Job | None = None) -> Workload | None:
+    """The workload, or None where nothing of it is left to schedule, or its group is not known (yet).
+
+    `job` is the Job that owns the pods, gang or not: what its annotations say holds for each of its pods that says nothing else.
+
+    Raises AnnotationError where the annotations on its root are wrong, which admission refuses, but which may have been there before it.
+    """
+    alive = sorted((pod for pod in pods if not pod.is_over and pod.metadata.deletion_timestamp is None), key=rank_of)
+    if not alive:
+        return None
+    first = alive[0]
+    if key.kind == "Pod":
+        said = {**job.metadata.annotations, **first.metadata.annotations} if job else first.metadata.annotations
+        settings = read_settings(said)
+        limit = _minutes(first.spec.active_deadline_seconds or (job.spec.active_deadline_seconds if job else None))
+        return Workload(key=key, name=first.metadata.name, pods=(first,), size=1, settings=settings, time_limit=limit)
+    if key.kind == "Job":
+        if job is None:
+            return None
+        size = min(job.spec.parallelism if job.spec.parallelism is not None else 1, _remaining(job))
+        return Workload(
+            key=key,
+            name=key.name,
+            pods=tuple(alive),
+            size=max(size, 1),
+            settings=read_settings(job.metadata.annotations),
+            time_limit=_minutes(job.spec.active_deadline_seconds),
+        )
+    if group is None:
+        return None
+    return Workload(key=key, name=key.name, pods=tuple(alive), size=group.min_count, settings=read_settings(group.annotations))
+
+
+def _remaining(job: Job) -> int:
+    """Completions that are still to come: towards its end a Job makes fewer pods than its parallelism."""
+    if job.spec.completions is None:
+        return job.spec.parallelism if job.spec.parallelism is not None else 1
+    return max(job.spec.completions - job.status.succeeded, 0)
+
+
+def rank_of(pod: Pod) -> tuple[int, str, str]:
+    """Where a pod stands among its workload's: by its index where it has one, else by its name, numbers in it by their value."""
+    for key in (COMPLETION_INDEX, POD_INDEX):
+        text = pod.metadata.annotations.get(key) or pod.metadata.labels.get(key) or ""
+        if text.isdigit():
+            return (int(text), pod.metadata.name, pod.metadata.uid)
+    digits = pod.metadata.name.rpartition("-")[2]
+    return (int(digits) if digits.isdigit() and len(digits) < 10 else 0, pod.metadata.name, pod.metadata.uid)
+
+
+def _minutes(seconds: int | None) -> int | None:
+    return None if not seconds else -(-seconds // 60)

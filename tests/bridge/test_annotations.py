@@ -1,0 +1,92 @@
+"""Annotations: what is right is read, what is wrong is met with a sentence that says what would be right."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.bridge.annotations import AnnotationError, JobSettings, old_names, read_settings
+
+P = "slurmjob.slinky.slurm.net/"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "settings"),
+    [
+        ("account", "physics", JobSettings(account="physics")),
+        ("constraints", "a100&(rack1|rack2)", JobSettings(constraints="a100&(rack1|rack2)")),
+        ("cpu-per-task", "4", JobSettings(cpus_per_task=4)),
+        ("cpu-per-task", "1500m", JobSettings(cpus_per_task=2)),
+        ("exclusive", "true", JobSettings(exclusive="none")),
+        ("exclusive", " False ", JobSettings(exclusive="")),
+        ("exclusive", "user", JobSettings(exclusive="user")),
+        ("gang", "true", JobSettings(gang=True)),
+        ("gres", "gpu:h100:2,shard:4", JobSettings(gres="gpu:h100:2,shard:4")),
+        ("job-name", "my job", JobSettings(job_name="my job")),
+        ("licenses", "matlab:2", JobSettings(licenses="matlab:2")),
+        ("mem-per-node", "1Gi", JobSettings(memory_per_node=1024)),
+        ("mem-per-node", "1", JobSettings(memory_per_node=1)),
+        ("partition", "a,b", JobSettings(partition="a,b")),
+        ("priority", "0", JobSettings(priority=0)),
+        ("timelimit", "90", JobSettings(time_limit=90)),
+        ("timelimit", "1:30:00", JobSettings(time_limit=90)),
+        ("timelimit", "2-12", JobSettings(time_limit=3600)),
+        ("timelimit", "0:30", JobSettings(time_limit=1)),
+        ("user-id", "alice", JobSettings(user_id="alice")),
+    ],
+)
+def test_what_is_right_is_read(suffix: str, text: str, settings: JobSettings) -> None:
+    assert read_settings({P + suffix: text, "other.org/account": "x"}) == settings
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "right"),
+    [
+        ("account", "a b", "a name of letters"),
+        ("cpu-per-task", "0", "a number of CPUs above zero, such as 4"),
+        ("cpu-per-task", "many", "a number of CPUs above zero"),
+        ("exclusive", "maybe", "true .whole nodes., false"),
+        ("gres", "gpu:2;rm", "generic resources per node as Slurm writes them"),
+        ("job-name", "two\nlines", "a text of one line"),
+        ("max-nodes", "-1", "a whole number from 1 on"),
+        ("mem-per-node", "0", "an amount of memory above zero, such as 16Gi"),
+        ("priority", "-5", "a whole number from 0"),
+        ("priority", "4294967295", "a whole number from 0"),
+        ("timelimit", "0", "a time above zero"),
+        ("timelimit", "soon", "minutes, or a time such as 90"),
+        ("wckey", "x" * 2000, "at most 1024 characters"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_what_would_be_right(suffix: str, text: str, right: str) -> None:
+    with pytest.raises(AnnotationError, match=f"annotation {P}{suffix} is .* and must be {right}"):
+        read_settings({P + suffix: text})
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(AnnotationError) as caught:
+        read_settings({P + "timelimit": "x", P + "min-nodes": "4", P + "max-nodes": "2", P + "acount": "me"})
+    assert [problem.split(" is ")[0] for problem in caught.value.problems] == [
+        f"annotation {P}timelimit",
+        f"annotation {P}acount",
+        f"annotation {P}min-nodes",
+    ]
+    assert f"did you mean {P}account?" in str(caught.value)
+
+
+def test_the_names_from_before_are_pointed_out() -> None:
+    warned = old_names({"slinky.slurm.net/account": "x", "slinky.slurm.net/slurm-node": "n", P + "account": "y"})
+    assert warned == [f"annotation slinky.slurm.net/account has no effect: since 1.0 its name is {P}account"]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["account", "gres", "timelimit", "priority", "exclusive", "mem-per-node", "nonsense"]).map(P.__add__), st.text()
+    )
+)
+def test_any_text_is_read_or_refused(annotations: dict[str, str]) -> None:
+    try:
+        settings = read_settings(annotations)
+    except AnnotationError as error:
+        assert error.problems
+    else:
+        assert settings.memory_per_node != 0
+        assert settings.time_limit != 0

@@ -1,0 +1,106 @@
+"""Golden pairs: what a workload becomes in Slurm. Each file says why it is there. `UPDATE_GOLDEN=1 pytest tests/bridge` writes the second halves anew: read the diff."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from slinky.bridge.annotations import JobSettings
+from slinky.bridge.marker import marker_for, read_comment
+from slinky.bridge.needs import needs_of
+from slinky.bridge.translate import Site, translate
+from slinky.bridge.workload import PodGroup, Workload, key_of, workload_of
+from slinky.kube.objects import Job, Meta, Pod
+from slinky.slurm import JobDescription
+
+PAIRS = sorted((Path(__file__).parent / "golden").glob("*.yaml"))
+
+
+def load(pair: Path) -> tuple[dict[str, Any], Workload, Site]:
+    said: dict[str, Any] = yaml.safe_load(pair.read_text())
+    pods = [msgspec.convert(pod, Pod) for pod in said["pods"]]
+    job = msgspec.convert(said["job"], Job) if "job" in said else None
+    jobs = {(job.metadata.namespace, job.metadata.name): job} if job else {}
+    keys = {key_of(pod, jobs) for pod in pods}
+    assert len(keys) == 1, "a pair is about one workload"
+    group = PodGroup(metadata=Meta(name="g", namespace="lab"), **said["group"]) if "group" in said else None
+    workload = workload_of(keys.pop(), pods, group, job)
+    assert workload is not None
+    return said, workload, Site(**({"cluster": "c1", "partition": "bridge"} | said.get("site", {})))
+
+
+def as_dict(job: JobDescription) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(job)
+    comment = read_comment(found.pop("admin_comment"), "c1")
+    assert comment is not None
+    return found | {"pods": list(comment.pods)}
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.stem)
+def test_a_workload_becomes_this_job(pair: Path) -> None:
+    said, workload, site = load(pair)
+    became = as_dict(translate(workload, site))
+    if os.environ.get("UPDATE_GOLDEN"):
+        pair.write_text(
+            yaml.safe_dump(
+                {key: value for key, value in said.items() if key != "becomes"} | {"becomes": became}, sort_keys=False, width=140
+            )
+        )
+    else:
+        assert became == said["becomes"]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.stem)
+def test_slurm_never_sets_aside_less_than_kubernetes_counts(pair: Path) -> None:
+    """Whatever the pair says it becomes."""
+    _, workload, site = load(pair)
+    job = translate(workload, site)
+    settings: JobSettings = workload.settings
+    assert job.tasks
+    assert job.cpus_per_task
+    for pod in workload.pods:
+        needs = needs_of(pod)
+        assert settings.cpus_per_task or job.cpus_per_task >= needs.cpu
+        memory = job.memory_per_node if isinstance(job.memory_per_node, int) else (job.memory_per_cpu or 0) * job.cpus_per_task  # type: ignore[operator]
+        assert memory > 0
+        assert settings.memory_per_node or memory * 1048576 >= needs.memory
+
+
+def test_there_are_pairs_enough() -> None:
+    assert len(PAIRS) >= 40
+
+
+def test_the_marker_is_the_same_for_the_same_pods_and_another_for_others() -> None:
+    assert marker_for("c", "w", ["a", "b"]) == marker_for("c", "w", ["b", "a"])
+    assert len({marker_for("c", "w", ["a"]), marker_for("d", "w", ["a"]), marker_for("c", "x", ["a"]), marker_for("c", "w", ["b"])}) == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        "[]",
+        '{"pods":["a/b"]}',
+        '{"slinky":1,"marker":"m","cluster":"other"}',
+        '{"slinky":9,"marker":"m","cluster":"c1"}',
+        '{"pods":7}',
+    ],
+)
+def test_a_comment_of_somebody_elses_is_not_ours(text: str) -> None:
+    assert read_comment(text, "c1") is None
+
+
+def test_a_long_list_of_pods_is_cut_and_the_rest_holds() -> None:
+    from slinky.bridge.marker import MOST_BYTES, comment_for
+
+    names = [("namespace", f"pod-with-a-rather-long-name-{i}") for i in range(5000)]
+    text = comment_for("c1", "w", names, [str(i) for i in range(5000)])
+    assert len(text) <= MOST_BYTES
+    found = read_comment(text, "c1")
+    assert found is not None
+    assert found.count == 5000
+    assert 100 < len(found.pods) < 5000
