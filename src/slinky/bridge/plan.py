@@ -1,0 +1,160 @@
+"""What to do next for a workload: the place where correctness lives.
+
+Comes in: what is known of a workload's pods, of its job, and of the job's allocation, at one moment. Goes out: the actions to be taken now, in order; none where there is nothing to do but
+wait. Pure: it asks nobody and remembers nothing, so it can be run again at any time, after a restart too, and leads to the same end.
+
+What must stay true, whatever happened before:
+- A pod is bound only to a node that its own job was given, and only while that job runs; the job that its label names is its own, and no other.
+- No second job is submitted while one may exist.
+- A job of ours ends when none of its pods is left to run; a pod keeps its finalizer until its containers are gone, and the last one until its job has ended.
+- A pod that runs is evicted only when its own job is known to be over or ending.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from slinky.bridge.placement import Placement
+
+__all__ = ["Action", "Bind", "EndJob", "Evict", "JobView", "Label", "PodView", "Release", "Snapshot", "Submit", "plan"]
+
+
+class PodView(msgspec.Struct, frozen=True, kw_only=True):
+    """`waiting`: not bound. `bound`: on a node, and its containers may run. `over`: its containers are gone. `exit_code` where it is over."""
+
+    uid: str
+    state: Literal["waiting", "bound", "over"]
+    deleting: bool = False
+    job_id: int = 0
+    finalizer: bool = True
+    exit_code: int = 0
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """`ending`: it was told to end, and its resources will be taken. `over`: it has ended; `lost`: Slurm does not know it and it was settled that it will not come back."""
+
+    job_id: int
+    state: Literal["pending", "running", "ending", "over", "lost"]
+    why: str = ""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """`submit_unknown`: a submit was sent whose outcome is not known; `parked`: Slurm said that no node could ever hold it; `gated`: it may not be submitted now."""
+
+    pods: Sequence[PodView]
+    size: int
+    job: JobView | None = None
+    placements: Sequence[Placement] = ()
+    submit_unknown: bool = False
+    parked: bool = False
+    gated: bool = False
+
+
+class Submit(msgspec.Struct, frozen=True):
+    """Submit the workload's waiting pods as one job; where an earlier submit is unknown, find that one first."""
+
+    uids: tuple[str, ...]
+
+
+class Label(msgspec.Struct, frozen=True):
+    """Write the job's id on a pod (or take it off: 0). The commit point: only the job that the label names can bind the pod."""
+
+    uid: str
+    job_id: int
+
+
+class Bind(msgspec.Struct, frozen=True):
+    placement: Placement
+
+
+class Evict(msgspec.Struct, frozen=True):
+    uid: str
+    why: str
+
+
+class EndJob(msgspec.Struct, frozen=True):
+    """End the job: with this exit code where its pods ended by themselves, else (None) as cancelled."""
+
+    job_id: int
+    exit_code: int | None
+    why: str
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Take the finalizer off a pod."""
+
+    uid: str
+
+
+Action = Submit | Label | Bind | Evict | EndJob | Release
+
+
+def plan(now: Snapshot) -> list[Action]:
+    """What to do now. Doing it twice does no harm; what failed is asked for again the next time."""
+    job = now.job
+    if job is None:
+        return [*_releases(now, job_over=True), *_submission(now)]
+    if job.state == "lost":
+        return [*_releases(now, job_over=True), *_after_a_lost_job(now, job)]
+    if job.state in ("ending", "over"):
+        evictions = [
+            Evict(pod.uid, job.why) for pod in now.pods if pod.job_id in (0, job.job_id) and pod.state != "over" and not pod.deleting
+        ]
+        return [*_releases(now, job_over=job.state == "over"), *evictions]
+    if not _left(now):
+        return [*_releases(now, job_over=False), _end(now, job)]
+    labels: list[Action] = [Label(pod.uid, job.job_id) for pod in now.pods if _may_start(pod) and pod.job_id != job.job_id]
+    if labels:
+        return [*_releases(now, job_over=False), *labels]
+    return [*_releases(now, job_over=False), *_bindings(now, job)]
+
+
+def _may_start(pod: PodView) -> bool:
+    return pod.state == "waiting" and not pod.deleting
+
+
+def _left(now: Snapshot) -> list[PodView]:
+    """Pods that hold the job: those that may still start, and those whose containers are not gone."""
+    return [pod for pod in now.pods if _may_start(pod) or pod.state == "bound"]
+
+
+def _submission(now: Snapshot) -> list[Action]:
+    waiting = tuple(pod.uid for pod in now.pods if _may_start(pod))
+    if not waiting and now.submit_unknown:
+        return [Submit(())]  # nobody waits for it any more: it is found, and then ended
+    if now.gated or now.parked or not waiting or len(waiting) < now.size:
+        return []
+    return [Submit(waiting)]
+
+
+def _after_a_lost_job(now: Snapshot, job: JobView) -> list[Action]:
+    """Slurm forgot the job. What waits goes back to the start; what runs is left running: Slurm has no claim to enforce."""
+    return [Label(pod.uid, 0) for pod in now.pods if _may_start(pod) and pod.job_id == job.job_id]
+
+
+def _bindings(now: Snapshot, job: JobView) -> list[Action]:
+    """All of a workload's pods at once, or none: when each that may start has its place."""
+    if job.state != "running":
+        return []
+    places = {placement.uid: placement for placement in now.placements}
+    starting = [pod for pod in now.pods if _may_start(pod)]
+    if any(pod.uid not in places for pod in starting):
+        return []
+    return [Bind(places[pod.uid]) for pod in starting]
+
+
+def _end(now: Snapshot, job: JobView) -> EndJob:
+    over = [pod for pod in now.pods if pod.state == "over" and pod.job_id == job.job_id]
+    if over and not any(pod.deleting for pod in over):
+        worst = max(pod.exit_code for pod in over)
+        return EndJob(job.job_id, worst, "all pods have ended")
+    return EndJob(job.job_id, None, "no pod is left that could run")
+
+
+def _releases(now: Snapshot, *, job_over: bool) -> list[Action]:
+    """Containers gone: the finalizer goes. The last pods of a job keep it until the job has ended, so that a job can always be found by its pods."""
+    done = [pod for pod in now.pods if pod.finalizer and (pod.state == "over" or (pod.state == "waiting" and pod.deleting))]
+    if not job_over and not _left(now):
+        return []
+    return [Release(pod.uid) for pod in done]

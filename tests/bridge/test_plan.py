@@ -1,0 +1,243 @@
+"""The plan, tried on generated histories: pods come, run, end and are deleted, jobs are started, cancelled, preempted and forgotten, actions are lost half-way and done twice; at no moment
+may a rule be broken, and when nothing more happens everything must come to rest with nothing left over."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from slinky.bridge.placement import Placement
+from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, Snapshot, Submit, plan
+
+
+@dataclass
+class APod:
+    uid: str
+    state: str = "waiting"
+    deleting: bool = False
+    job_id: int = 0
+    finalizer: bool = True
+    exit_code: int = 0
+    node: str = ""
+
+
+@dataclass
+class AJob:
+    job_id: int
+    uids: tuple[str, ...]
+    state: str = "pending"
+    nodes: dict[str, str] = field(default_factory=dict)
+    why: str = ""
+
+
+class History(RuleBasedStateMachine):
+    """One workload in a world that does as it likes. `known` is the job that the bridge knows of; `unknown` tells that an answer to a submit was lost."""
+
+    @initialize(size=st.integers(1, 4))
+    def begin(self, size: int) -> None:
+        self.size = size
+        self.pods = {f"p{i}": APod(f"p{i}") for i in range(size)}
+        self.jobs: dict[int, AJob] = {}
+        self.known = 0
+        self.unknown = False
+        self.made = size
+
+    # What the world does
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.live("pending"))
+    def slurm_starts_the_job(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(self.live("pending")))
+        job.state = "running"
+        job.nodes = {uid: f"n{index % 2}" for index, uid in enumerate(job.uids)}
+
+    @rule(data=st.data(), state=st.sampled_from(["ending", "over"]))
+    @precondition(lambda self: self.live("pending", "running", "ending"))
+    def slurm_ends_the_job(self, data: st.DataObject, state: str) -> None:
+        job = data.draw(st.sampled_from(self.live("pending", "running", "ending")))
+        job.state, job.why = state, "preempted"
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.live("pending", "running"))
+    def slurm_forgets_the_job(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from(self.live("pending", "running"))).state = "lost"
+
+    @rule(data=st.data(), code=st.integers(0, 3))
+    @precondition(lambda self: self.in_state("bound"))
+    def a_pod_ends(self, data: st.DataObject, code: int) -> None:
+        pod = data.draw(st.sampled_from(self.in_state("bound")))
+        pod.state, pod.exit_code = "over", code
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.pods)
+    def a_pod_is_deleted(self, data: st.DataObject) -> None:
+        pod = data.draw(st.sampled_from(sorted(self.pods.values(), key=lambda pod: pod.uid)))
+        pod.deleting = True
+        if not pod.finalizer:
+            del self.pods[pod.uid]
+
+    @rule()
+    @precondition(lambda self: self.made < 8)
+    def a_replacement_comes(self) -> None:
+        uid = f"p{self.made}"
+        self.made += 1
+        self.pods[uid] = APod(uid)
+
+    @rule()
+    def the_bridge_restarts(self) -> None:
+        """It knows what the labels say; a submit whose label was not written is unknown until it was looked for."""
+        labelled = {pod.job_id for pod in self.pods.values() if pod.job_id}
+        if self.known and self.known not in labelled:
+            self.unknown = True
+            self.known = 0
+
+    # What the bridge does
+
+    @rule(data=st.data())
+    def the_bridge_acts_and_is_cut_off(self, data: st.DataObject) -> None:
+        actions = plan(self.snapshot())
+        done = data.draw(st.integers(0, len(actions)))
+        for action in actions[:done]:
+            self.carry_out(action, data.draw(st.sampled_from(["done", "done", "lost"])))
+
+    def carry_out(self, action: Action, how: str) -> None:
+        match action:
+            case Submit(uids):
+                self.submit(uids, how)
+            case Label(uid, job_id):
+                if uid in self.pods:
+                    self.pods[uid].job_id = job_id
+                    self.known = self.known if job_id else 0
+            case Bind(placement):
+                pod, job = self.pods[placement.uid], self.jobs[self.known]
+                assert pod.state == "waiting", "a pod is bound once"
+                assert not pod.deleting
+                assert pod.job_id == job.job_id, "only the job that the label names binds"
+                assert job.state == "running"
+                assert placement.node == job.nodes[placement.uid]
+                pod.state, pod.node = "bound", placement.node
+            case Evict(uid, _):
+                pod = self.pods[uid]
+                owner = self.jobs.get(self.known)
+                assert owner is not None
+                assert owner.state in ("ending", "over"), "a pod is evicted only when its own job is over or ending"
+                pod.deleting = True
+            case EndJob(job_id, code, _):
+                job = self.jobs[job_id]
+                running = [p for p in self.pods.values() if p.state == "bound" and p.job_id == job_id]
+                assert not running, "a job ends when none of its pods runs"
+                job.state, job.why = "over", f"ended with {code}"
+            case Release(uid):
+                pod = self.pods[uid]
+                assert pod.state != "bound", "a finalizer goes when the containers are gone"
+                pod.finalizer = False
+                if pod.deleting:
+                    del self.pods[uid]
+
+    def submit(self, uids: tuple[str, ...], how: str) -> None:
+        if self.unknown:
+            self.unknown = False
+            found = [job for job in self.jobs.values() if job.state in ("pending", "running", "ending") and job.job_id != self.known]
+            if found:
+                self.known = found[-1].job_id
+            return
+        if not uids:
+            return
+        assert not self.live("pending", "running", "ending"), "no second job while one may exist"
+        job = AJob(len(self.jobs) + 1, uids)
+        self.jobs[job.job_id] = job
+        if how == "done":
+            self.known = job.job_id
+        else:
+            self.unknown = True
+
+    # What is looked at
+
+    def live(self, *states: str) -> list[AJob]:
+        return [job for job in self.jobs.values() if job.state in states]
+
+    def in_state(self, state: str) -> list[APod]:
+        return [pod for pod in self.pods.values() if pod.state == state]
+
+    def snapshot(self) -> Snapshot:
+        job = self.jobs.get(self.known)
+        if job and job.state in ("over", "lost") and not any(pod.job_id == job.job_id for pod in self.pods.values()):
+            self.known, job = 0, None
+        view = JobView(job_id=job.job_id, state=job.state, why=job.why) if job else None  # type: ignore[arg-type]
+        pods = [
+            PodView(uid=p.uid, state=p.state, deleting=p.deleting, job_id=p.job_id, finalizer=p.finalizer, exit_code=p.exit_code)  # type: ignore[arg-type]
+            for p in self.pods.values()
+        ]
+        places = [Placement(uid=uid, node=node, rank=0, local_rank=0) for uid, node in (job.nodes if job else {}).items()]
+        return Snapshot(pods=pods, size=self.size, job=view, placements=places, submit_unknown=self.unknown)
+
+    @invariant()
+    def a_running_pod_was_placed_by_its_own_job(self) -> None:
+        for pod in getattr(self, "pods", {}).values():
+            if pod.state == "bound":
+                assert self.jobs[pod.job_id].nodes[pod.uid] == pod.node
+
+    def teardown(self) -> None:
+        """Nothing more happens but that evicted pods stop: all comes to rest, and then nothing is left over."""
+        if not hasattr(self, "pods"):
+            return
+        for _ in range(40):
+            for pod in self.in_state("bound"):
+                if pod.deleting:
+                    pod.state = "over"
+            for job in self.live("ending"):
+                job.state = "over"
+            for action in plan(self.snapshot()):
+                self.carry_out(action, "done")
+        assert all(not pod.finalizer or pod.state != "over" for pod in self.pods.values()), "no finalizer is left on a pod that is over"
+        assert not [pod for pod in self.pods.values() if pod.deleting and pod.state != "bound"], "nothing deleted is held back"
+        for job in self.live("pending", "running"):
+            assert [p for p in self.pods.values() if p.state != "over"], f"job {job.job_id} is left over"
+        assert len(self.live("pending", "running", "ending")) <= 1
+
+
+TestHistory = History.TestCase
+TestHistory.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+
+WAITING = PodView(uid="a", state="waiting")
+PLACE = Placement(uid="a", node="n1", rank=0, local_rank=0)
+
+
+def test_a_pods_plain_way() -> None:
+    alone = Snapshot(pods=[WAITING], size=1)
+    assert plan(alone) == [Submit(("a",))]
+    pending = but(alone, job=JobView(job_id=7, state="pending"))
+    assert plan(pending) == [Label("a", 7)]
+    labelled = PodView(uid="a", state="waiting", job_id=7)
+    assert plan(but(pending, pods=[labelled])) == []
+    running = Snapshot(pods=[labelled], size=1, job=JobView(job_id=7, state="running"), placements=[PLACE])
+    assert plan(running) == [Bind(PLACE)]
+    over = PodView(uid="a", state="over", job_id=7, exit_code=3)
+    assert plan(but(running, pods=[over])) == [EndJob(7, 3, "all pods have ended")]
+    assert plan(but(running, pods=[over], job=JobView(job_id=7, state="over"))) == [Release("a")]
+
+
+def test_a_gang_waits_for_all_and_binds_all_at_once() -> None:
+    pods = [PodView(uid=uid, state="waiting", job_id=7) for uid in "ab"]
+    assert plan(Snapshot(pods=[WAITING], size=2)) == []
+    half = Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="running"), placements=[PLACE])
+    assert plan(half) == []
+    other = Placement(uid="b", node="n2", rank=1, local_rank=0)
+    assert plan(but(half, placements=[PLACE, other])) == [Bind(PLACE), Bind(other)]
+
+
+def test_a_member_that_ended_first_is_let_go_while_the_others_run() -> None:
+    pods = [PodView(uid="a", state="over", job_id=7), PodView(uid="b", state="bound", job_id=7)]
+    assert plan(Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="running"))) == [Release("a")]
+
+
+def test_what_runs_is_left_running_when_slurm_forgets() -> None:
+    pods = [PodView(uid="a", state="bound", job_id=7), PodView(uid="b", state="waiting", job_id=7)]
+    assert plan(Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="lost"))) == [Label("b", 0)]
+
+
+def but(snapshot: Snapshot, **changes: object) -> Snapshot:
+
+    return msgspec.structs.replace(snapshot, **changes)
