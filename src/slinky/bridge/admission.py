@@ -1,0 +1,163 @@
+"""Taking pods in: what is changed about a pod when it is created, and what is refused. Decisions only; the server is `slinky.kube`'s.
+
+Comes in: a pod as it was sent, whose it is, and the settings. Goes out: a `Verdict`: patches, warnings, or a refusal that names the field and says what would be right. What must stay true: a pod
+that is not ours is never changed or refused; one that is ours gets all it needs in this one change; nothing that the bridge cannot honour is let pass in silence; the bridge's own keys
+are written by the bridge only.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from slinky.bridge.annotations import AnnotationError, old_names, read_settings
+from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, OWNED_ANNOTATIONS, OWNED_LABELS, TASK
+from slinky.bridge.settings import Settings
+
+__all__ = ["TASK_ENVIRONMENT", "Verdict", "admit_change", "admit_pod", "admit_root", "is_ours"]
+
+DEFAULT_SCHEDULER = "default-scheduler"
+MIRROR = "kubernetes.io/config.mirror"
+
+# Environment variable → annotation below TASK that the Binding fills; the job's id comes from its label.
+TASK_ENVIRONMENT = {
+    "SLURM_PROCID": "procid",
+    "SLURM_LOCALID": "localid",
+    "SLURM_NODEID": "nodeid",
+    "SLURM_NTASKS": "ntasks",
+    "SLURM_NPROCS": "ntasks",
+    "SLURM_NNODES": "nnodes",
+    "SLURM_JOB_NUM_NODES": "nnodes",
+    "SLURM_JOB_NODELIST": "nodelist",
+    "SLURM_NODELIST": "nodelist",
+    "SLURMD_NODENAME": "nodename",
+    "SLURM_CPUS_PER_TASK": "cpus-per-task",
+    "SLURM_JOB_NAME": "job-name",
+    "SLURM_JOB_PARTITION": "partition",
+    "SLURM_JOB_ACCOUNT": "account",
+    "SLURM_JOB_QOS": "qos",
+    "SLURM_JOB_GPUS": "gpus",
+}
+JOB_ID_ENVIRONMENT = ("SLURM_JOB_ID", "SLURM_JOBID")
+
+Patch = dict[str, Any]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """`refusal` empty: admitted, with these changes."""
+
+    patches: tuple[Patch, ...] = ()
+    warnings: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+LEFT_ALONE = Verdict()
+
+
+def is_ours(pod: Mapping[str, Any], settings: Settings, *, managed: bool) -> bool:
+    """`managed` tells whether its namespace is. A pod that names another scheduler, one of a DaemonSet, and a kubelet's own are left alone."""
+    scheduler = pod.get("spec", {}).get("schedulerName") or DEFAULT_SCHEDULER
+    if scheduler == settings.scheduler_name:
+        return True
+    meta = pod.get("metadata", {})
+    daemon = any(owner.get("kind") == "DaemonSet" and owner.get("controller") for owner in meta.get("ownerReferences") or ())
+    return managed and scheduler == DEFAULT_SCHEDULER and not daemon and MIRROR not in (meta.get("annotations") or {})
+
+
+def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool) -> Verdict:
+    """A pod that is being created."""
+    if not is_ours(pod, settings, managed=managed):
+        return LEFT_ALONE
+    annotations = pod.get("metadata", {}).get("annotations") or {}
+    problems = [*_owned_keys(pod), *_not_yet(pod)]
+    try:
+        read_settings(annotations)
+    except AnnotationError as error:
+        problems += error.problems
+    if problems:
+        return Verdict(refusal="; ".join(problems))
+    return Verdict(patches=tuple(_patches(pod, settings)), warnings=tuple(old_names(annotations)))
+
+
+def admit_root(annotations: Mapping[str, str]) -> Verdict:
+    """A Job, JobSet, LeaderWorkerSet or PodGroup, whose annotations speak for its pods."""
+    try:
+        read_settings(annotations)
+    except AnnotationError as error:
+        return Verdict(refusal=str(error))
+    return Verdict(warnings=tuple(old_names(annotations)))
+
+
+def admit_change(old: Mapping[str, Any], new: Mapping[str, Any], settings: Settings, *, by_bridge: bool, resize: bool = False) -> Verdict:
+    """A pod of ours that is being changed by someone."""
+    if (new.get("spec", {}).get("schedulerName") or DEFAULT_SCHEDULER) != settings.scheduler_name or by_bridge:
+        return LEFT_ALONE
+    if resize:
+        return Verdict(
+            refusal="pods/resize: Slurm has set aside what the pod asked for when it was created; make a new pod with other resources"
+        )
+    for kind, keys in (("label", OWNED_LABELS), ("annotation", OWNED_ANNOTATIONS)):
+        before, after = (side.get("metadata", {}).get(f"{kind}s") or {} for side in (old, new))
+        for key in sorted(keys):
+            if before.get(key) != after.get(key):
+                return Verdict(refusal=f"{kind} {key} is the bridge's own and says which Slurm job the pod belongs to: leave it as it is")
+    return LEFT_ALONE
+
+
+def _owned_keys(pod: Mapping[str, Any]) -> list[str]:
+    meta = pod.get("metadata", {})
+    found = [("label", key) for key in sorted(OWNED_LABELS & set(meta.get("labels") or {}))]
+    found += [("annotation", key) for key in sorted(OWNED_ANNOTATIONS & set(meta.get("annotations") or {}))]
+    found += [("annotation", key) for key in sorted(meta.get("annotations") or {}) if key.startswith(TASK)]
+    return [f"{kind} {key} is written by the bridge when Slurm has placed the pod: remove it" for kind, key in found]
+
+
+def _not_yet(pod: Mapping[str, Any]) -> list[str]:
+    """What cannot be honoured, by the field's name."""
+    spec = pod.get("spec", {})
+    found = []
+    if spec.get("nodeName"):
+        found.append(
+            f"spec.nodeName is {spec['nodeName']!r}: Slurm chooses the node; remove it, or ask for features with the constraints annotation"
+        )
+    if spec.get("resourceClaims"):
+        found.append(
+            "spec.resourceClaims: devices by claim are not supported; ask for GPUs as a resource (nvidia.com/gpu) or with the gres annotation"
+        )
+    return found
+
+
+def _patches(pod: Mapping[str, Any], settings: Settings) -> list[Patch]:
+    spec, meta = pod.get("spec", {}), pod.get("metadata", {})
+    patches: list[Patch] = []
+    if spec.get("schedulerName") != settings.scheduler_name:
+        patches.append(_add("/spec/schedulerName", settings.scheduler_name))
+    toleration = {"key": MANAGED_NODE, "operator": "Equal", "value": settings.scheduler_name}
+    if toleration not in (spec.get("tolerations") or ()):
+        patches += _append("/spec/tolerations", spec.get("tolerations"), toleration)
+    if FINALIZER not in (meta.get("finalizers") or ()):
+        patches += _append("/metadata/finalizers", meta.get("finalizers"), FINALIZER)
+    if settings.task_environment:
+        for kind in ("initContainers", "containers"):
+            for index, container in enumerate(spec.get(kind) or ()):
+                patches += _environment(f"/spec/{kind}/{index}/env", container)
+    return patches
+
+
+def _environment(path: str, container: Mapping[str, Any]) -> list[Patch]:
+    """What the user set stays as the user set it."""
+    own = list(container.get("env") or ())
+    taken = {variable.get("name") for variable in own}
+    sources = dict.fromkeys(JOB_ID_ENVIRONMENT, f"metadata.labels['{JOB_ID}']")
+    sources |= {name: f"metadata.annotations['{TASK}{key}']" for name, key in TASK_ENVIRONMENT.items()}
+    added = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": place}}} for name, place in sources.items() if name not in taken]
+    # In front of the user's own, which may refer to them: $(SLURM_PROCID).
+    return [_add(path, added + own)] if added else []
+
+
+def _append(path: str, existing: Any, value: object) -> list[Patch]:
+    return [_add(f"{path}/-", value)] if existing else [_add(path, [value])]
+
+
+def _add(path: str, value: object) -> Patch:
+    return {"op": "add", "path": path, "value": value}

@@ -1,0 +1,139 @@
+"""The bridge's configuration: one typed file, read once at start. What the original's file says is understood as it stands.
+
+Every option's help stands where the option is defined; the reference in the docs is made from it. A key that is not known is refused by its name: a typing mistake must not become a default.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+
+from slinky.kube.objects import LabelSelector
+
+__all__ = ["Help", "Settings", "SettingsError", "SlurmSettings", "Windows", "load_settings"]
+
+
+class SettingsError(Exception):
+    """The configuration file cannot be used; the message names the file, the key and what would be right."""
+
+
+def Help(text: str) -> msgspec.Meta:  # noqa: N802
+    return msgspec.Meta(description=text)
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """Keys in the file are camelCase, as in the original's."""
+
+
+class Windows(_Section, frozen=True):
+    """How many jobs may wait in Slurm at once, so that one Job of 100,000 pods cannot fill its job table."""
+
+    namespace: Annotated[
+        int, Help("Pending jobs a namespace may have in Slurm; the rest waits in the bridge, and moves up as jobs start.")
+    ] = 1000
+    total: Annotated[int, Help("Pending jobs of all namespaces together.")] = 10000
+
+
+class SlurmSettings(_Section, frozen=True):
+    """How slurmrestd is reached."""
+
+    token_file: Annotated[str, Help("File with a token of an administrator of Slurm, read again when it changes.")] = (
+        "/etc/slurm-bridge/token/auth-token"  # noqa: S105
+    )
+    user: Annotated[str, Help("Whose token it is; empty where the token says so itself.")] = ""
+    ca_file: Annotated[str, Help("Certificate authority of slurmrestd, for https.")] = ""
+    certificate_file: Annotated[str, Help("Client certificate for slurmrestd, for https.")] = ""
+    key_file: Annotated[str, Help("Key of the client certificate.")] = ""
+
+
+class Settings(_Section, frozen=True):
+    """All of it. The first six are the original's."""
+
+    scheduler_name: Annotated[str, Help("`schedulerName` of the pods that the bridge takes in.")] = "slurm-bridge-scheduler"
+    slurm_rest_api: Annotated[str, Help("Address of slurmrestd.")] = "http://localhost:6820"
+    managed_namespaces: Annotated[list[str], Help("Namespaces whose pods Slurm schedules.")] = []
+    managed_namespace_selector: Annotated[LabelSelector | None, Help("The same by label; where it is given, the list does not count.")] = (
+        None
+    )
+    mcs_label: Annotated[str, Help("MCS label of the jobs.")] = "kubernetes"
+    partition: Annotated[str, Help("Partition of workloads that name none.")] = "slurm-bridge"
+
+    cluster: Annotated[
+        str, Help("Name of this Kubernetes cluster in the jobs' admin_comment; the UID of namespace kube-system where it is empty.")
+    ] = ""
+    exclusive: Annotated[bool, Help("Whole nodes for workloads that do not say otherwise.")] = False
+    task_environment: Annotated[bool, Help("Give containers SLURM_JOB_ID, SLURM_PROCID and the rest of a Slurm task's environment.")] = True
+    default_cpus: Annotated[int, Help("CPUs of a pod that asks for none.")] = 1
+    default_memory_mib: Annotated[int, Help("Memory, in MiB, of a pod that asks for none: to Slurm, none means all.")] = 256
+    gres: Annotated[dict[str, str], Help("Kubernetes resource → GRES, with a type where wanted (`gpu:h100`).")] = msgspec.field(
+        default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
+    )
+    windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
+    slurm: Annotated[SlurmSettings, Help("How slurmrestd is reached.")] = SlurmSettings()
+
+    def manages(self, namespace: str, labels: dict[str, str]) -> bool:
+        """Does Slurm schedule the pods of this namespace?"""
+        if self.managed_namespace_selector is not None:
+            return _matches(self.managed_namespace_selector, labels)
+        return namespace in self.managed_namespaces
+
+
+def load_settings(path: Path) -> Settings:
+    """Raises SettingsError."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        said: Any = yaml.safe_load(text)
+        settings = msgspec.convert(said or {}, Settings)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path} is not YAML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path}: {_in_words(str(error))}") from error
+    return _checked(settings, path)
+
+
+def _checked(settings: Settings, path: Path) -> Settings:
+    for name, value in {
+        "schedulerName": settings.scheduler_name,
+        "slurmRestApi": settings.slurm_rest_api,
+        "partition": settings.partition,
+    }.items():
+        if not value.strip():
+            raise SettingsError(f"{path}: {name} is empty; it must say which")
+    if settings.scheduler_name == "default-scheduler":
+        raise SettingsError(
+            f"{path}: schedulerName is Kubernetes' own default-scheduler; choose a name of the bridge's own, such as slurm-bridge-scheduler"
+        )
+    for name, number in {"defaultCpus": settings.default_cpus, "defaultMemoryMib": settings.default_memory_mib}.items():
+        if number < 1:
+            raise SettingsError(f"{path}: {name} is {number}; it must be 1 or more, as none means all to Slurm")
+    if settings.windows.namespace < 1 or settings.windows.total < 1:
+        raise SettingsError(f"{path}: windows.namespace and windows.total must be 1 or more, or nothing would ever be submitted")
+    return settings
+
+
+def _in_words(error: str) -> str:
+    """msgspec's message, with the path of the key first."""
+    problem, _, place = error.partition(" - at `$")
+    where = place.rstrip("`").lstrip(".")
+    if problem.startswith("Object contains unknown field"):
+        return f"{where + '.' if where else ''}{problem.split('`')[1]} is not a setting (docs/bridge-configuration.md lists them)"
+    return f"{where}: {problem}" if where else problem
+
+
+def _matches(selector: LabelSelector, labels: dict[str, str]) -> bool:
+    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
+        return False
+    for wanted in selector.match_expressions:
+        value = labels.get(wanted.key)
+        if not {
+            "In": value in wanted.values,
+            "NotIn": value not in wanted.values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }.get(wanted.operator, False):
+            return False
+    return True

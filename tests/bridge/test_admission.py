@@ -1,0 +1,134 @@
+"""Admission: pods that are ours get all they need in one change, the others are left alone, and what cannot be is refused by its name."""
+
+from typing import Any
+
+import pytest
+
+from slinky.bridge.admission import LEFT_ALONE, TASK_ENVIRONMENT, admit_change, admit_pod, admit_root
+from slinky.bridge.keys import FINALIZER, JOB_ID, SLURM_NODE
+from slinky.bridge.settings import Settings
+
+OURS = Settings()
+NAME = OURS.scheduler_name
+
+
+def pod(spec: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p", "namespace": "lab", **meta}, "spec": {"containers": [{"name": "c"}]} | (spec or {})}
+
+
+def applied(before: dict[str, Any], patches: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    """RFC 6902, as far as `add` goes."""
+    import copy
+
+    after = copy.deepcopy(before)
+    for patch in patches:
+        assert patch["op"] == "add"
+        *path, last = patch["path"].split("/")[1:]
+        place: Any = after
+        for part in path:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        if last == "-":
+            place.append(patch["value"])
+        elif isinstance(place, list):
+            place.insert(int(last), patch["value"])
+        else:
+            place[last] = patch["value"]
+    return after
+
+
+@pytest.mark.parametrize("scheduler", [None, "default-scheduler", NAME])
+def test_a_pod_gets_all_it_needs_in_one_change(scheduler: str | None) -> None:
+    sent = pod({"schedulerName": scheduler, "initContainers": [{"name": "i"}], "tolerations": [{"key": "x"}]}, finalizers=["other.org/f"])
+    verdict = admit_pod(sent, OURS, managed=True)
+    assert not verdict.refusal
+    became = applied(sent, verdict.patches)
+    assert became["spec"]["schedulerName"] == NAME
+    assert became["metadata"]["finalizers"] == ["other.org/f", FINALIZER]
+    assert became["spec"]["tolerations"] == [{"key": "x"}, {"key": "slinky.slurm.net/managed-node", "operator": "Equal", "value": NAME}]
+    for container in (*became["spec"]["containers"], *became["spec"]["initContainers"]):
+        names = [variable["name"] for variable in container["env"]]
+        assert {"SLURM_JOB_ID", *TASK_ENVIRONMENT} == set(names) - {"SLURM_JOBID"}
+        assert len(names) == len(set(names))
+    assert admit_pod(became, OURS, managed=True).patches == ()
+
+
+def test_what_the_user_set_stays() -> None:
+    own = [{"name": "SLURM_PROCID", "value": "7"}, {"name": "RANK", "value": "$(SLURM_NTASKS)"}]
+    sent = pod({"containers": [{"name": "c", "env": own}]})
+    became = applied(sent, admit_pod(sent, OURS, managed=True).patches)
+    env = became["spec"]["containers"][0]["env"]
+    assert env[-2:] == own
+    assert [v for v in env if v["name"] == "SLURM_PROCID"] == [own[0]]
+
+
+def test_the_task_environment_can_be_switched_off() -> None:
+    sent = pod()
+    assert "env" not in applied(sent, admit_pod(sent, Settings(task_environment=False), managed=True).patches)["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize(
+    ("sent", "managed"),
+    [
+        (pod(), False),
+        (pod({"schedulerName": "volcano"}), True),
+        (pod({"schedulerName": "volcano", "resourceClaims": [{"name": "x"}], "nodeName": "n"}), True),
+        (pod(ownerReferences=[{"kind": "DaemonSet", "name": "d", "controller": True}]), True),
+        (pod({"nodeName": "n"}, annotations={"kubernetes.io/config.mirror": "x"}), True),
+        (pod(annotations={"slurmjob.slinky.slurm.net/timelimit": "nonsense"}), False),
+    ],
+)
+def test_a_pod_that_is_not_ours_is_left_alone(sent: dict[str, Any], managed: bool) -> None:
+    assert admit_pod(sent, OURS, managed=managed) == LEFT_ALONE
+
+
+def test_a_pod_that_names_us_is_ours_wherever_it_is() -> None:
+    assert admit_pod(pod({"schedulerName": NAME}), OURS, managed=False).patches
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (pod({"resourceClaims": [{"name": "gpu"}]}), "spec.resourceClaims: devices by claim are not supported; ask for GPUs as a resource"),
+        (pod({"nodeName": "n7"}), "spec.nodeName is 'n7': Slurm chooses the node"),
+        (pod(labels={JOB_ID: "7"}), f"label {JOB_ID} is written by the bridge"),
+        (pod(annotations={SLURM_NODE: "n"}), f"annotation {SLURM_NODE} is written by the bridge"),
+        (pod(annotations={"task.slinky.slurm.net/procid": "0"}), "annotation task.slinky.slurm.net/procid is written by the bridge"),
+        (
+            pod(annotations={"slurmjob.slinky.slurm.net/timelimit": "soon"}),
+            "annotation slurmjob.slinky.slurm.net/timelimit is 'soon', and must be minutes",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_name(sent: dict[str, Any], said: str) -> None:
+    verdict = admit_pod(sent, OURS, managed=True)
+    assert said in verdict.refusal
+    assert verdict.patches == ()
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    sent = pod({"resourceClaims": [{"name": "x"}]}, labels={JOB_ID: "7"}, annotations={"slurmjob.slinky.slurm.net/priority": "high"})
+    refusal = admit_pod(sent, OURS, managed=True).refusal
+    assert all(word in refusal for word in ("resourceClaims", JOB_ID, "priority"))
+
+
+def test_the_root_of_a_workload_is_read_too() -> None:
+    assert "must be minutes" in admit_root({"slurmjob.slinky.slurm.net/timelimit": "soon"}).refusal
+    assert admit_root({"slinky.slurm.net/account": "x"}).warnings == (
+        "annotation slinky.slurm.net/account has no effect: since 1.0 its name is slurmjob.slinky.slurm.net/account",
+    )
+    assert admit_root({"slurmjob.slinky.slurm.net/timelimit": "5"}) == LEFT_ALONE
+
+
+def test_only_the_bridge_changes_its_own_keys() -> None:
+    old = pod({"schedulerName": NAME}, labels={JOB_ID: "7", "app": "x"})
+    for labels in ({JOB_ID: "8"}, {}):
+        new = pod({"schedulerName": NAME}, labels=labels)
+        assert f"label {JOB_ID} is the bridge's own" in admit_change(old, new, OURS, by_bridge=False).refusal
+        assert admit_change(old, new, OURS, by_bridge=True) == LEFT_ALONE
+    assert admit_change(old, pod({"schedulerName": NAME}, labels={JOB_ID: "7"}), OURS, by_bridge=False) == LEFT_ALONE
+    assert admit_change(pod(labels={JOB_ID: "7"}), pod(), OURS, by_bridge=False) == LEFT_ALONE
+
+
+def test_resize_is_refused() -> None:
+    ours = pod({"schedulerName": NAME})
+    assert "pods/resize: Slurm has set aside" in admit_change(ours, ours, OURS, by_bridge=False, resize=True).refusal

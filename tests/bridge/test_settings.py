@@ -1,0 +1,64 @@
+"""The configuration file: the original's is understood, ours is checked, and a mistake is named."""
+
+from pathlib import Path
+
+import pytest
+
+from slinky.bridge.settings import Settings, SettingsError, load_settings
+
+ORIGINAL = """\
+schedulerName: slurm-bridge-scheduler
+slurmRestApi: http://slurm-restapi.slurm:6820
+managedNamespaces: [slurm-bridge, lab]
+managedNamespaceSelector:
+  matchLabels: {team: hpc}
+  matchExpressions: [{key: stage, operator: NotIn, values: [test]}]
+mcsLabel: kubernetes
+partition: slurm-bridge
+"""
+
+
+def load(tmp_path: Path, text: str) -> Settings:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return load_settings(path)
+
+
+def test_the_originals_file_is_understood(tmp_path: Path) -> None:
+    settings = load(tmp_path, ORIGINAL)
+    assert settings.slurm_rest_api == "http://slurm-restapi.slurm:6820"
+    assert settings.manages("anything", {"team": "hpc"})
+    assert not settings.manages("anything", {"team": "hpc", "stage": "test"})
+    assert not settings.manages("lab", {}), "the selector wins over the list"
+
+
+def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
+    assert load(tmp_path, "") == Settings()
+    assert not Settings().manages("default", {})
+    assert Settings(managed_namespaces=["lab"]).manages("lab", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("partitions: x", "partitions is not a setting"),
+        ("slurm: {tokenfile: x}", "slurm.tokenfile is not a setting"),
+        ("windows: {total: many}", "windows.total: Expected `int`, got `str`"),
+        ("windows: {total: 0}", "windows.namespace and windows.total must be 1 or more"),
+        ("defaultCpus: 0", "defaultCpus is 0; it must be 1 or more"),
+        ("schedulerName: default-scheduler", "choose a name of the bridge's own"),
+        ("partition: ''", "partition is empty"),
+        ("a: b: c", "is not YAML"),
+        ("[1, 2]", "Expected `object`, got `array`"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(tmp_path, text)
+    assert said in str(caught.value)
+    assert "config.yaml" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"nosuch\.yaml cannot be read: No such file"):
+        load_settings(tmp_path / "nosuch.yaml")
