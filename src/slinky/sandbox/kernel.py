@@ -36,6 +36,7 @@ MS_PRIVATE = 1 << 18
 MS_SLAVE = 1 << 19
 MS_SHARED = 1 << 20
 MNT_DETACH = 2
+OLD_ROOT = ".old-root"
 
 _PR_SET_PDEATHSIG = 1
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
@@ -69,13 +70,13 @@ def bind(source: Path, target: Path, *, read_only: bool = False, recursive: bool
 
 def pivot_root(new_root: Path) -> None:
     """Make `new_root` (a mount point) the root of this mount namespace, and let go of the old one."""
-    old = new_root / ".old"
+    old = new_root / OLD_ROOT
     old.mkdir(exist_ok=True)
     number = _SYS_PIVOT_ROOT[os.uname().machine]
     _check(_libc.syscall(number, str(new_root).encode(), str(old).encode()), "pivot_root")
     os.chdir("/")
-    _check(_libc.umount2(b"/.old", MNT_DETACH), "umount of the old root")
-    os.rmdir("/.old")  # noqa: PTH106
+    _check(_libc.umount2(f"/{OLD_ROOT}".encode(), MNT_DETACH), "umount of the old root")
+    os.rmdir(f"/{OLD_ROOT}")  # noqa: PTH106
 
 
 def sethostname(name: str) -> None:
