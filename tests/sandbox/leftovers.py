@@ -1,5 +1,6 @@
 """What a sandbox can leave on a machine: looked for from outside, by other means than those that remove it."""
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,11 +22,11 @@ class HeldNamespace:
     """The PID namespace that a keeper is the first process of, held open: the kernel gives the number of one that is gone to the next."""
 
     def __init__(self, pid: int) -> None:
-        self._handle = Path(f"/proc/{pid}/ns/pid").open("rb")
-        self.number = str(Path(f"/proc/self/fd/{self._handle.fileno()}").readlink())
+        self._handle = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
+        self.number = str(Path(f"/proc/self/fd/{self._handle}").readlink())
 
     def close(self) -> None:
-        self._handle.close()
+        os.close(self._handle)
 
 
 def _processes(namespace: str) -> list[int]:
