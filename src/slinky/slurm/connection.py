@@ -112,7 +112,7 @@ class Connection:
 
     async def path(self, path: str) -> str:
         """`slurm/jobs/` → `/slurm/v0.0.45/jobs/`."""
-        server = await self.server()
+        server = self._found[0] if self._found else await self.server()
         family, _, rest = path.partition("/")
         if family == "slurmdb" and not server.has_accounting:
             raise UnsupportedError(

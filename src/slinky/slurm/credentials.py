@@ -79,12 +79,13 @@ class TokenFile(Credentials):
     def __init__(self, path: str | Path, user: str = "") -> None:
         super().__init__(user)
         self.path = Path(path)
+        self._name = str(path)
         self._seen: tuple[int, int, int] | None = None
         self._token = ""
 
     def token(self) -> str:
         try:
-            state = self.path.stat()
+            state = os.stat(self._name)  # noqa: PTH116 - for each request: a third of what Path.stat takes
             seen = (state.st_mtime_ns, state.st_ino, state.st_size)
             if seen != self._seen:
                 self._token = clean(self.path.read_text(), str(self.path))

@@ -155,16 +155,22 @@ class Transport:
 
     async def _attempt(self, request: Request, decoder: Decodes[E], seconds: float) -> E | Fault:
         """One try; the circuit learns how it went."""
-        self.circuit.check(request.label)
+        circuit, lanes = self.circuit, self.lanes
+        if circuit.is_open:
+            circuit.check(request.label)
         harmless = not request.changes or request.repeatable
         limit = min(seconds, self.limits.attempt) if harmless else seconds
         sent = False
         try:
             async with asyncio.timeout(limit):
-                async with self.lanes.turn(request.lane):
-                    self.circuit.check(request.label)
+                await lanes.enter(request.lane)
+                try:
+                    if circuit.is_open:
+                        circuit.check(request.label)
                     sent = True
                     result = await self._exchange(request, decoder)
+                finally:
+                    lanes.leave(request.lane)
         except TimeoutError:
             result = self._timed_out(request, sent, limit)
         if isinstance(result, Fault) and result.slurm_is_down:
