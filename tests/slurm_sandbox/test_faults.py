@@ -4,6 +4,8 @@ import asyncio
 import logging
 import random
 import shutil
+import signal
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import (
     AuthenticationError,
+    BadAnswerError,
     CircuitOpenError,
     DeadlineError,
     JobDescription,
@@ -222,3 +225,81 @@ async def test_no_job_is_lost_or_doubled_in_1000_submits_through_random_faults(
     assert len(set(ids)) == 1000
     assert markers == {f"{mark}:{number}": 1 for number in range(1000)}
     assert min(struck[fault] for fault in faults) >= 3, f"too few faults to mean anything: {struck}"
+
+
+async def test_a_job_that_slurmctld_makes_after_its_sender_gave_up_is_found(
+    slurm_sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest
+) -> None:
+    """slurmctld stands still while a submit waits in its socket, and carries it out when it goes on."""
+    mark = marker(request)
+    await slurm.jobs.find("nothing")
+    await slurm_sandbox.link.signal("slurmctld", signal.SIGSTOP)
+    try:
+        pending = asyncio.create_task(slurm.within(2).jobs.submit_external(JOB, marker=mark, once=True, settle=5))
+
+        async def gave_up() -> bool:
+            return slurm._connection.transport.circuit._failures > 0
+
+        await until(gave_up, "the submit giving up")
+    finally:
+        await slurm_sandbox.link.signal("slurmctld", signal.SIGCONT)
+    submitted = await pending
+    assert submitted.message == "found by its marker"
+    assert await slurm.jobs.find_all(mark) == [submitted.job_id]
+
+
+async def test_the_same_marker_at_the_same_time_is_one_job(slurm: SlurmClient, request: pytest.FixtureRequest) -> None:
+    mark = marker(request)
+    submitted = await asyncio.gather(*(slurm.jobs.submit_external(JOB, marker=mark, once=True) for _ in range(10)))
+    assert len({each.job_id for each in submitted}) == 1
+    assert len(await slurm.jobs.find_all(mark)) == 1
+
+
+async def test_finding_a_marker_costs_one_full_list_and_then_the_new_jobs_alone(
+    slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy, request: pytest.FixtureRequest
+) -> None:
+    mark = marker(request)
+
+    def asked() -> list[str]:
+        paths = [heard.path.partition("v0.0.45/")[2] for heard in proxy.heard]
+        proxy.heard.clear()
+        return paths
+
+    await through.jobs.find("nothing")
+    assert asked().count("jobs/") == 1
+    ids = [(await slurm.jobs.submit_external(JOB, marker=f"{mark}-{number}")).job_id for number in range(3)]
+    assert await through.jobs.find_all(f"{mark}-1") == [ids[1]]
+    assert sorted(asked()) == sorted(["jobs/state/", *(f"job/{job_id}" for job_id in ids)])
+    assert await through.jobs.find_all(f"{mark}-2") == [ids[2]]
+    assert asked() == ["jobs/state/"]
+
+
+async def test_a_full_list_is_read_with_bounded_memory(slurm: SlurmClient) -> None:
+    await asyncio.gather(*(slurm.jobs.submit_external(JobDescription(tasks=1, partition="bridge", hold=True)) for _ in range(400)))
+    tracemalloc.start()
+    try:
+        count = 0
+        async for _ in slurm.jobs.stream():
+            count += 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count >= 400
+    assert peak < 1_500_000, f"{count} jobs of 9 KB took {peak:,} bytes"
+
+
+async def test_a_stream_that_breaks_says_so(slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy) -> None:
+    await slurm.jobs.submit_external(JOB)
+    for fault, error in (
+        (Fault.DONE_TRUNCATED, BadAnswerError),
+        (Fault.DONE_RESET_MIDDLE, UnavailableError),
+        (Fault.PLAIN_500, UnavailableError),
+    ):
+        proxy.plan = Once(fault, "GET", "/jobs/")
+        with pytest.raises(error):
+            [job async for job in through.jobs.stream()]
+    proxy.plan = Once(Fault.STALL, "GET", "/jobs/")
+    with pytest.raises(DeadlineError):
+        [job async for job in through.within(1).jobs.stream()]
+    assert [job async for job in through.jobs.stream()]
+    assert through._connection.transport.lanes.in_flight == 0

@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Iterable
 from typing import Literal
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -75,6 +76,7 @@ class Markers:
         self._loaded = False
         self._lock = asyncio.Lock()
         self._refresh_began = -1.0
+        self._claims: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def prepare(self) -> None:
         """Once: read which markers there are."""
@@ -83,6 +85,10 @@ class Markers:
         async with self._lock:
             if not self._loaded:
                 await self._load()
+
+    def claim(self, marker: str, field: MarkerField) -> asyncio.Lock:
+        """To be held while a job of that marker is submitted: one at a time."""
+        return self._claims.setdefault((field, marker), asyncio.Lock())
 
     def submitted(self, job_id: int, marker: str, field: MarkerField) -> None:
         """Slurm answered a submit of ours: nothing to look for."""
