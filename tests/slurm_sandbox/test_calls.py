@@ -71,7 +71,6 @@ async def test_ping(each: SlurmClient) -> None:
 
 async def test_the_cluster(each: SlurmClient) -> None:
     assert (await each.diag()).jobs_submitted >= 0
-    assert await each.licenses() == []
     shares = {share.name: share for share in await each.shares()}
     assert shares["alice"].is_user
     assert shares["physics"].shares == 40
@@ -83,6 +82,24 @@ async def test_the_cluster(each: SlurmClient) -> None:
     assert (await each.partitions.get("all")).name == "all"
     with pytest.raises(NotFoundError):
         await each.partitions.get("nope")
+
+
+async def test_licenses(each: SlurmClient, slurm_sandbox: Sandbox) -> None:
+    name = f"solver{(await each.server()).version.number}"
+    sacctmgr = ("head", "sacctmgr", "--immediate")
+    await slurm_sandbox.link.run(
+        *sacctmgr, "add", "resource", f"name={name}", "server=flex", "count=50", "type=license", "cluster=sandbox", "allowed=100"
+    )
+    try:
+
+        async def told() -> bool:
+            return any(license.name == f"{name}@flex" for license in await each.licenses())
+
+        await until(told, "slurmctld knowing the licenses")
+        found = next(license for license in await each.licenses() if license.name == f"{name}@flex")
+        assert (found.total, found.used, found.free, found.is_remote) == (50, 0, 50, True)
+    finally:
+        await slurm_sandbox.link.run(*sacctmgr, "delete", "resource", f"name={name}", "server=flex")
 
 
 async def test_conf_and_reconfigure(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
@@ -207,9 +224,13 @@ async def test_a_batch_job_is_submitted_held_and_requeued(slurm: SlurmClient, sl
     job = await slurm.jobs.get(job_id)
     assert not job.is_external
     assert job.is_pending
-    with pytest.raises(RefusedError) as caught:  # it never ran, so there is nothing to requeue: the call arrives all the same
+    with pytest.raises(RefusedError, match="2024"):  # it is pending: there is nothing to requeue
         await slurm.jobs.requeue(job_id)
-    assert caught.value.number
+    for requeue in (slurm.jobs.requeue(job_id), slurm.jobs.requeue_many([job_id])):
+        await slurm.jobs.cancel(job_id)
+        assert (await slurm.jobs.get(job_id)).is_finished
+        await requeue
+        assert (await slurm.jobs.get(job_id)).is_pending
     with pytest.raises(ConfigurationError):
         await slurm.jobs.submit(JobDescription(name="no script"))
     external = await slurm.jobs.submit_external(SMALL)
@@ -295,6 +316,12 @@ async def test_an_ordinary_user_may_submit_her_own_and_no_more(slurm: SlurmClien
     assert not (await slurm.nodes.get("kwok-00")).is_drained
 
 
+async def test_an_administrator_asks_as_a_user(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
+    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file, user="bob")) as as_bob:
+        submitted = await as_bob.jobs.submit_external(SMALL)
+    assert (await slurm.jobs.get(submitted.job_id)).user_name == "bob"
+
+
 # Nodes
 
 
@@ -378,10 +405,16 @@ async def test_accounting(each: SlurmClient) -> None:
     assert (qos["high"].priority, sorted(qos["high"].preempt.over)) == (1000, ["low", "normal"])
     assert [cluster.name for cluster in await accounting.clusters()] == ["sandbox"]
     assert {"cpu", "mem", "gres"} <= {tres.type for tres in await accounting.tres()}
-    assert await accounting.wckeys() == []
     for missing in (accounting.account("nope"), accounting.user("nope"), accounting.job(99999999)):
         with pytest.raises(NotFoundError):
             await missing
+
+
+async def test_wckeys(each: SlurmClient) -> None:
+    name = f"key{(await each.server()).version.number}"
+    await each.call("POST", "/slurmdb/{version}/wckeys/", {"wckeys": [{"name": name, "user": "alice", "cluster": "sandbox"}]})
+    [found] = [wckey for wckey in await each.accounting.wckeys() if wckey.name == name]
+    assert (found.user, found.cluster) == ("alice", "sandbox")
 
 
 async def test_jobs_of_the_past(each: SlurmClient) -> None:
