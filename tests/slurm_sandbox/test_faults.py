@@ -119,7 +119,7 @@ async def test_401_is_answered_with_the_rotated_token(slurm_sandbox: Sandbox, pr
     """The first token is refused by the real Slurm; while that answer is on its way the file gets the good one."""
     file = tmp_path / "token"
     shutil.copy(slurm_sandbox.token_file, file)
-    async with SlurmClient(proxy.url, TokenFile(file), limits=QUICK) as client:
+    async with SlurmClient(proxy.url, TokenFile(file, look_every=0), limits=QUICK) as client:
         await client.server()
         good = file.read_text()
         file.write_text("not.a.token")

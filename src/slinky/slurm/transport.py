@@ -89,6 +89,7 @@ class Transport:
                 connector=self.address.connector(self.limits.connections),
                 timeout=timeout,
                 auto_decompress=False,
+                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
             # aiohttp repeats a GET or DELETE by itself when a kept connection breaks; whether to repeat is decided here, and logged.
@@ -219,6 +220,7 @@ class Transport:
 
     def _send(self, request: Request, headers: dict[str, str] | None = None) -> "aiohttp.client._RequestContextManager":
         headers = headers or self.credentials.headers()
+        headers["Accept"] = "application/json"
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         url = self.address.base + request.path
