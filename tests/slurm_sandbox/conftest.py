@@ -38,10 +38,11 @@ def slurm_sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 async def slurm(slurm_sandbox: Sandbox) -> AsyncIterator[SlurmClient]:
-    """A client as root; the jobs it leaves are cancelled."""
+    """A client as root; the jobs that a test leaves are cancelled."""
     async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file)) as client:
+        before = {status.job_id for status in await client.jobs.states()}
         yield client
-        left = [status.job_id for status in await client.jobs.states() if not status.is_finished]
+        left = [status.job_id for status in await client.jobs.states() if not status.is_finished and status.job_id not in before]
         await client.jobs.cancel_many(left)
 
 

@@ -207,7 +207,7 @@ def run(sandbox: Sandbox, *arguments: str, text: str | None = None) -> tuple[int
 
 def test_the_command_line(slurm_sandbox: Sandbox) -> None:
     assert "primary" in run(slurm_sandbox, "ping")[1]
-    assert "kwok-[00-19]" in run(slurm_sandbox, "partitions")[1]
+    assert "kwok-[00-" in run(slurm_sandbox, "partitions")[1]
     code, text = run(
         slurm_sandbox, "submit", "--external", "-n", "1", "-p", "bridge", "--mem", "16", "-J", "typed", "--marker", f"cli-{id(object())}"
     )

@@ -5,6 +5,7 @@ import logging
 import random
 import shutil
 import signal
+import traceback
 import tracemalloc
 from collections import Counter
 from pathlib import Path
@@ -303,3 +304,24 @@ async def test_a_stream_that_breaks_says_so(slurm: SlurmClient, through: SlurmCl
         [job async for job in through.within(1).jobs.stream()]
     assert [job async for job in through.jobs.stream()]
     assert through._connection.transport.lanes.in_flight == 0
+
+
+async def test_no_token_reaches_a_log_or_an_error_whatever_breaks(
+    through: SlurmClient, proxy: FaultProxy, slurm_sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = slurm_sandbox.token_file.read_text().strip()
+    shown: list[str] = []
+    with caplog.at_level(logging.DEBUG):
+        for fault in Fault:
+            for method, ending in (("POST", "/job/submit"), ("GET", "/state/")):
+                proxy.plan = plan = Once(fault, method, ending)
+                try:
+                    await (through.within(1).jobs.submit_external(JOB) if method == "POST" else through.jobs.states())
+                except SlurmError as error:
+                    shown += traceback.format_exception(error)
+                assert plan.struck
+    assert shown
+    assert caplog.records
+    assert token not in "".join(shown)
+    assert token not in caplog.text
+    assert token.split(".")[2] not in caplog.text

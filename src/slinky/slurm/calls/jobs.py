@@ -192,7 +192,6 @@ class Jobs:
             raise ValueError("once=True needs a marker: without one a job cannot be told from another")
         if marker:
             first = with_marker(first, marker, marker_in)
-            await self._markers.prepare()
         body = {"job": first} if others is None else {"jobs": [first, *others]}
         if not once:
             return await self._send(body, marker, marker_in)
@@ -200,7 +199,8 @@ class Jobs:
             return await self._submit_once(body, marker, marker_in, settle)
 
     async def _submit_once(self, body: object, marker: str, marker_in: MarkerField, settle: float) -> Submitted:
-        found = await self._markers.known(marker, marker_in)
+        await self._markers.prepare()
+        found = self._markers.known(marker, marker_in)
         for rounds_left in reversed(range(ROUNDS)):
             if found is not None:
                 return Submitted(job_id=found, message="found by its marker")
