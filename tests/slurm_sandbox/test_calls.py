@@ -299,6 +299,14 @@ async def test_a_job_is_found_by_its_marker_by_a_client_that_did_not_submit_it(s
         assert await other.jobs.find_all(f"{marker}-b") == [later.job_id]
 
 
+async def test_a_ping_does_not_wait_behind_bulk(slurm: SlurmClient) -> None:
+    submits = [asyncio.create_task(slurm.jobs.submit_external(JobDescription(tasks=1, partition="bridge", hold=True))) for _ in range(300)]
+    await asyncio.sleep(0)
+    assert await slurm.is_up()
+    assert sum(submit.done() for submit in submits) < 100
+    assert len({submitted.job_id for submitted in await asyncio.gather(*submits)}) == 300
+
+
 # Who asks
 
 
