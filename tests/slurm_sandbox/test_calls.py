@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import tracemalloc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -305,6 +306,20 @@ async def test_a_ping_does_not_wait_behind_bulk(slurm: SlurmClient) -> None:
     assert await slurm.is_up()
     assert sum(submit.done() for submit in submits) < 100
     assert len({submitted.job_id for submitted in await asyncio.gather(*submits)}) == 300
+
+
+async def test_a_full_list_is_read_with_bounded_memory(slurm: SlurmClient) -> None:
+    await asyncio.gather(*(slurm.jobs.submit_external(JobDescription(tasks=1, partition="bridge", hold=True)) for _ in range(300)))
+    tracemalloc.start()
+    try:
+        count = 0
+        async for _ in slurm.jobs.stream():
+            count += 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count >= 300
+    assert peak < 1_300_000, f"{count} jobs of 9 KB took {peak:,} bytes"
 
 
 # Who asks

@@ -209,12 +209,26 @@ def test_the_command_line(slurm_sandbox: Sandbox) -> None:
     assert "primary" in run(slurm_sandbox, "ping")[1]
     assert "kwok-[00-" in run(slurm_sandbox, "partitions")[1]
     code, text = run(
-        slurm_sandbox, "submit", "--external", "-n", "1", "-p", "bridge", "--mem", "16", "-J", "typed", "--marker", f"cli-{id(object())}"
+        slurm_sandbox,
+        "submit",
+        "--external",
+        "-n",
+        "1",
+        "-p",
+        "bridge",
+        "--mem",
+        "16",
+        "-t",
+        "90",
+        "-J",
+        "typed",
+        "--marker",
+        f"cli-{id(object())}",
     )
     assert code == 0
     job_id = text.strip()
     [job] = json.loads(run(slurm_sandbox, "jobs", job_id, "-o", "json")[1])
-    assert (job["job_id"], job["name"], job["time_limit"]) == (int(job_id), "typed", "infinite")
+    assert (job["job_id"], job["name"], job["time_limit"]) == (int(job_id), "typed", 90)
     assert "typed" in run(slurm_sandbox, "jobs")[1]
     assert run(slurm_sandbox, "cancel", job_id)[0] == 0
     assert run(slurm_sandbox, "cancel", "99999999")[0] == 1

@@ -89,7 +89,6 @@ class Transport:
                 connector=self.address.connector(self.limits.connections),
                 timeout=timeout,
                 auto_decompress=False,
-                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
             # aiohttp repeats a GET or DELETE by itself when a kept connection breaks; whether to repeat is decided here, and logged.
