@@ -1,0 +1,244 @@
+"""Jobs: submit, look, change, end. The states of many cost one small request; a full list is streamed where it may be large."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+import msgspec
+
+from slinky.slurm.connection import Connection
+from slinky.slurm.descriptions import JobDescription
+from slinky.slurm.errors import ForbiddenError, NotFoundError, OutcomeUnknownError, SlurmError, UnavailableError, refusal
+from slinky.slurm.lanes import Lane
+from slinky.slurm.markers import MarkerField, Markers, with_marker
+from slinky.slurm.models.jobs import (
+    Allocation,
+    CancelResult,
+    CancelResults,
+    Job,
+    JobList,
+    JobStatus,
+    Layout,
+    Requeued,
+    RequeuedMany,
+    StatusList,
+    Submitted,
+    Update,
+    Updates,
+)
+from slinky.slurm.pace import Pace
+from slinky.slurm.streams import stream_jobs
+from slinky.slurm.watch import JobTransition, watch_jobs
+
+__all__ = ["Jobs"]
+
+log = logging.getLogger(__name__)
+
+_SUBMITTED = msgspec.json.Decoder(Submitted)
+_JOBS = msgspec.json.Decoder(JobList)
+_STATES = msgspec.json.Decoder(StatusList)
+_LAYOUT = msgspec.json.Decoder(Layout)
+_CANCELLED = msgspec.json.Decoder(CancelResults)
+_UPDATED = msgspec.json.Decoder(Updates)
+_REQUEUED = msgspec.json.Decoder(Requeued)
+_REQUEUED_MANY = msgspec.json.Decoder(RequeuedMany)
+
+FEW = 200  # ids that are worth naming in a request; more than that, and all states are asked for
+ALREADY_OVER = 2021
+ROUNDS = 8  # submits of one job with `once` before giving up
+
+
+class Jobs:
+    """`client.jobs`."""
+
+    def __init__(self, connection: Connection, markers: Markers) -> None:
+        self._connection = connection
+        self._markers = markers
+
+    async def submit(
+        self, job: JobDescription, *, marker: str = "", marker_in: MarkerField = "extra", once: bool = False, settle: float = 15.0
+    ) -> Submitted:
+        """Submit a batch job.
+
+        With a `marker` (a text of yours, unique to the job, kept in the field `marker_in`), the job can be found again when an answer was lost. `once` asks for
+        that: a job that carries the marker already is returned instead of a second one being made, and after an unknown outcome the job is looked for, and
+        submitted again only if it has not appeared `settle` seconds after Slurm answers again. Without `once`, an unknown outcome raises OutcomeUnknownError.
+        """
+        return await self._submit(job.to_submit(), None, marker, marker_in, once, settle)
+
+    async def submit_external(
+        self, job: JobDescription, *, marker: str = "", marker_in: MarkerField = "extra", once: bool = False, settle: float = 15.0
+    ) -> Submitted:
+        """Submit a job whose work runs elsewhere: Slurm gives it resources and starts nothing. See `submit` for the rest."""
+        return await self._submit(job.to_submit(external=True), None, marker, marker_in, once, settle)
+
+    async def submit_hetjob(
+        self,
+        parts: Sequence[JobDescription],
+        *,
+        external: bool = False,
+        marker: str = "",
+        marker_in: MarkerField = "extra",
+        once: bool = False,
+        settle: float = 15.0,
+    ) -> Submitted:
+        """Submit a heterogeneous job: one allocation of several shapes. The id is the leader's, which carries the marker; the parts have the ids after it."""
+        first, *others = (part.to_submit(external=external) for part in parts)
+        return await self._submit(first, others, marker, marker_in, once, settle)
+
+    async def get(self, job_id: int) -> Job:
+        """One job, in full. NotFoundError where Slurm does not know it (any more)."""
+        jobs = (await self._connection.read(f"slurm/job/{job_id}", _JOBS)).jobs
+        if not jobs:
+            raise NotFoundError(f"there is no job {job_id}", request=f"job/{job_id}")
+        return jobs[0]
+
+    async def all(self) -> list[Job]:
+        """All jobs, in full: 8 to 27 KB each. For thousands of them use `stream` or `states`."""
+        return (await self._connection.read("slurm/jobs/", _JOBS, lane=Lane.BULK)).jobs or []
+
+    async def stream(self) -> AsyncIterator[Job]:
+        """All jobs, in full, one by one as they arrive: in memory there is never more than one and a piece."""
+        async for job in stream_jobs(self._connection):
+            yield job
+
+    async def states(self, job_ids: Iterable[int] | None = None) -> list[JobStatus]:
+        """The states of these jobs, or of all: one small request whatever their number. Jobs that Slurm does not know are left out."""
+        wanted = None if job_ids is None else frozenset(job_ids)
+        if wanted is not None and not wanted:
+            return []
+        few = wanted is not None and len(wanted) <= FEW
+        params = {"job_id": sorted(wanted)} if wanted is not None and few else None
+        answer = await self._connection.read("slurm/jobs/state/", _STATES, params, lane=Lane.URGENT)
+        found = answer.jobs or []
+        if wanted is not None and not few:
+            found = [status for status in found if status.job_id in wanted]
+        return found
+
+    async def update(self, job_id: int, changes: JobDescription) -> list[Update]:
+        """Change what `changes` names and nothing else. An array answers for each of its tasks."""
+        answer = await self._connection.change("POST", f"slurm/job/{job_id}", _UPDATED, changes, repeatable=True)
+        results = answer.results or []
+        for result in results:
+            if result.error_code:
+                raise refusal(result.error_code)(
+                    result.why or result.error, request=f"update of job {result.step_id or job_id}", number=result.error_code
+                )
+        return results
+
+    async def hold(self, job_id: int) -> None:
+        """Keep a pending job from starting."""
+        await self.update(job_id, JobDescription(hold=True))
+
+    async def release(self, job_id: int) -> None:
+        """Let a held job start."""
+        await self.update(job_id, JobDescription(hold=False))
+
+    async def requeue(self, job_id: int, *, hold: bool = False) -> None:
+        """Send a batch job back to the queue (Slurm 26.05 and later; external jobs cannot)."""
+        await self._connection.require("job/requeue")
+        params = {"Hold": "true"} if hold else None
+        await self._connection.change("GET", f"slurm/job/{job_id}/requeue", _REQUEUED, params=params)
+
+    async def requeue_many(self, job_ids: Iterable[int], *, hold: bool = False) -> None:
+        """The same for several, in one request."""
+        await self._connection.require("jobs/requeue")
+        body = {"jobs": [str(job_id) for job_id in job_ids], "flags": ["HOLD"] if hold else []}
+        await self._connection.change("POST", "slurm/jobs/requeue", _REQUEUED_MANY, body)
+
+    async def cancel(self, job_id: int, signal: str = "KILL") -> None:
+        """End a job (or send it a signal). One that is over already is fine; one that does not exist raises NotFoundError.
+
+        A signal other than KILL to an external job makes slurmctld call the node: see the guide before using one.
+        """
+        for result in await self.cancel_many([job_id], signal):
+            if result.error.code not in (0, ALREADY_OVER):
+                error = result.error
+                raise refusal(error.code)(error.message or error.string, request=f"cancel of job {job_id}", number=error.code)
+
+    async def cancel_many(self, job_ids: Iterable[int], signal: str = "KILL") -> list[CancelResult]:
+        """End many jobs in one request (1,000 in 50 ms). Returns what Slurm had to say about some of them; most need no word."""
+        ids = sorted(set(job_ids))
+        if not ids:
+            return []
+        await self._only_own(ids)
+        body = {"jobs": [str(job_id) for job_id in ids], "signal": signal}
+        answer = await self._connection.change("DELETE", "slurm/jobs/", _CANCELLED, body, repeatable=signal == "KILL")
+        return answer.status or []
+
+    async def allocation(self, job_id: int) -> Allocation:
+        """What a running job has on each of its nodes: cores, memory, GRES (Slurm 25.11 and later)."""
+        await self._connection.require("resources/")
+        answer = await self._connection.read(f"slurm/resources/{job_id}", _LAYOUT)
+        return Allocation(job_id, answer.nodes or [])
+
+    async def find(self, marker: str, *, marker_in: MarkerField = "extra") -> Job | None:
+        """The job that carries the marker, if Slurm has one. Costs the states, and those jobs alone that appeared since this client last looked."""
+        found = await self._markers.find(marker, marker_in)
+        return None if found is None else await self.get(found)
+
+    async def find_all(self, marker: str, *, marker_in: MarkerField = "extra") -> list[int]:
+        """The ids of all jobs that carry the marker; more than one only if somebody submitted without `once`."""
+        return await self._markers.find_all(marker, marker_in)
+
+    def watch(self, job_ids: Iterable[int] | None = None, pace: Pace | None = None) -> AsyncIterator[JobTransition]:
+        """Transitions of these jobs (or of all), from now on; the first word on each job is its state at the start. See `slinky.slurm.watch`."""
+        return watch_jobs(self._connection, self.states, job_ids, pace or Pace())
+
+    async def _submit(
+        self, first: JobDescription, others: list[JobDescription] | None, marker: str, marker_in: MarkerField, once: bool, settle: float
+    ) -> Submitted:
+        if once and not marker:
+            raise ValueError("once=True needs a marker: without one a job cannot be told from another")
+        if marker:
+            first = with_marker(first, marker, marker_in)
+        body = {"job": first} if others is None else {"jobs": [first, *others]}
+        if not once:
+            return await self._send(body, marker, marker_in)
+        async with self._markers.claim(marker, marker_in):
+            return await self._submit_once(body, marker, marker_in, settle)
+
+    async def _submit_once(self, body: object, marker: str, marker_in: MarkerField, settle: float) -> Submitted:
+        await self._markers.prepare()
+        found = self._markers.known(marker, marker_in)
+        for rounds_left in reversed(range(ROUNDS)):
+            if found is not None:
+                return Submitted(job_id=found, message="found by its marker")
+            try:
+                return await self._send(body, marker, marker_in)
+            except (OutcomeUnknownError, UnavailableError) as error:
+                if not rounds_left and error.outcome_known:
+                    raise
+                found = await self._settled(marker, marker_in, settle, error)
+                if found is None:
+                    log.info("job with marker %s was not made (%s); %d more tries", marker, error, rounds_left)
+        if found is not None:
+            return Submitted(job_id=found, message="found by its marker")
+        raise UnavailableError(f"{ROUNDS} submits in a row failed, and none of them made the job", request="submit")
+
+    async def _send(self, body: object, marker: str, marker_in: MarkerField) -> Submitted:
+        answer = await self._connection.change("POST", "slurm/job/submit", _SUBMITTED, body, lane=Lane.BULK)
+        self._markers.submitted(answer.job_id, marker, marker_in)
+        return answer
+
+    async def _settled(self, marker: str, marker_in: MarkerField, settle: float, error: SlurmError) -> int | None:
+        """After a failed submit: the job's id once it appears, None once it will not; the error, if Slurm does not come back."""
+        if error.outcome_known:
+            settle = 0
+        try:
+            async with asyncio.timeout(settle + 60):
+                return await self._markers.appears(marker, marker_in, settle)
+        except TimeoutError:
+            raise error from None
+
+    async def _only_own(self, job_ids: Sequence[int]) -> None:
+        """Where there is no accounting, a cancel that Slurm refuses leaves slurmctld 26.05 deadlocked: refuse it here."""
+        user = self._connection.transport.credentials.user
+        if user in ("", "root", "slurm") or (await self._connection.server()).has_accounting:
+            return
+        for job_id in job_ids:
+            owner = (await self.get(job_id)).user_name
+            if owner != user:
+                raise ForbiddenError(
+                    f"job {job_id} belongs to {owner}, and {user} asks to cancel it", request=f"cancel of job {job_id}", number=2002
+                )

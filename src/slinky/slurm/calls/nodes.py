@@ -1,0 +1,91 @@
+"""Nodes: look, make, change, remove. Names may be hostlists wherever several nodes make sense."""
+
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
+
+from slinky.slurm.answers import Envelope
+from slinky.slurm.connection import Connection
+from slinky.slurm.descriptions import NodeChange, NodeDescription
+from slinky.slurm.errors import NotFoundError
+from slinky.slurm.hostlists import compress, expand
+from slinky.slurm.lanes import Lane
+from slinky.slurm.models.nodes import Node, NodeList
+from slinky.slurm.pace import Pace
+from slinky.slurm.watch import NodeTransition, watch_nodes
+
+__all__ = ["Nodes"]
+
+_NODES = msgspec.json.Decoder(NodeList)
+_DONE = msgspec.json.Decoder(Envelope)
+
+
+class Nodes:
+    """`client.nodes`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def all(self) -> list[Node]:
+        """All nodes (about 3 KB each)."""
+        return (await self._connection.read("slurm/nodes/", _NODES)).nodes or []
+
+    async def get(self, name: str) -> Node:
+        """One node. NotFoundError where there is none of that name."""
+        nodes = (await self._connection.read(f"slurm/node/{name}", _NODES)).nodes
+        if not nodes:
+            raise NotFoundError(f"there is no node {name}", request=f"node/{name}")
+        return nodes[0]
+
+    async def create(self, node: NodeDescription) -> list[str]:
+        """Make a node, or several of one shape, and return their names. Slurm 25.11 and later.
+
+        Without GRES several are made in one request, all or none; with GRES slurmctld takes one at a time, and a refusal leaves those before it.
+        """
+        await self._connection.require("new/node/")
+        for node_conf in node.calls():
+            await self._connection.change("POST", "slurm/new/node/", _DONE, {"node_conf": node_conf})
+        return expand(node.name)
+
+    async def update(self, names: str | Iterable[str], change: NodeChange) -> None:
+        """Change one or many, in one request."""
+        written = compress(expand(names) if isinstance(names, str) else names)
+        if not written:
+            return
+        sent = msgspec.structs.replace(change, other={**(change.other or {}), "name": [written]})
+        await self._connection.change("POST", "slurm/nodes/", _DONE, sent, repeatable=True)
+
+    async def drain(self, names: str | Iterable[str], reason: str) -> None:
+        """No new jobs; those there run on."""
+        await self.update(names, NodeChange(state=["DRAIN"], reason=reason))
+
+    async def undrain(self, names: str | Iterable[str]) -> None:
+        """Take back a drain, and nothing else."""
+        await self.update(names, NodeChange(state=["UNDRAIN"]))
+
+    async def down(self, names: str | Iterable[str], reason: str) -> None:
+        """Out of use at once; the jobs there end as NODE_FAIL."""
+        await self.update(names, NodeChange(state=["DOWN"], reason=reason))
+
+    async def resume(self, names: str | Iterable[str]) -> None:
+        """Back in use, from drained or down. Where one of several was in use already, Slurm does it for the others and refuses all the same (2180)."""
+        await self.update(names, NodeChange(state=["RESUME"]))
+
+    async def delete(self, name: str) -> None:
+        """Remove a run-time node. Not while a live job names it in `excluded_nodes`: Slurm then refuses every update of that job."""
+        await self._connection.change("DELETE", f"slurm/node/{name}", _DONE)
+
+    def watch(self, pace: Pace | None = None) -> AsyncIterator[NodeTransition]:
+        """Transitions of all nodes, for ever; the first word on each is its state at the start. Slurm answers in 100 bytes while nothing changed."""
+        last_update = 0
+
+        async def look() -> list[Node] | None:
+            nonlocal last_update
+            answer = await self._connection.read("slurm/nodes/", _NODES, {"update_time": last_update or None}, lane=Lane.URGENT)
+            if answer.nodes is None:
+                return None
+            # Slurm's clock has seconds: ask again for the second in which this was written.
+            last_update = max(answer.last_update - 1, 0) if isinstance(answer.last_update, int) else 0
+            return answer.nodes
+
+        return watch_nodes(look, pace or Pace())

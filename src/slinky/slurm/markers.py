@@ -1,0 +1,193 @@
+"""Finding a job again when the answer to its submit was lost.
+
+A marker is a text of the caller's, unique to one job, put into the job's `extra`, `comment` or `admin_comment`. `Markers` remembers which jobs carry which: one
+streamed full list at the first use, then the ids that this client submitted itself, and on a search those jobs alone that appeared since (states first, then
+each new job).
+
+What must stay true: a job that Slurm had when a search began is found by it; memory is bounded by the jobs that Slurm has and a few KB for each.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import Literal
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from slinky.slurm.answers import Envelope
+from slinky.slurm.connection import Connection
+from slinky.slurm.descriptions import JobDescription
+from slinky.slurm.errors import BadAnswerError, ConfigurationError, NotFoundError, UnavailableError
+from slinky.slurm.lanes import Lane
+from slinky.slurm.models.jobs import StatusList
+from slinky.slurm.streams import stream
+
+__all__ = ["MarkerField", "Markers", "carries", "with_marker"]
+
+MarkerField = Literal["extra", "comment", "admin_comment"]
+
+REMEMBERED = 4096  # characters of a field; a marker stands within them
+FIRST_LOOK, SLOWEST_LOOK = 0.1, 1.0
+AT_ONCE = 16
+MANY = 500  # new jobs; from there on one streamed list is cheaper than looking at each
+
+
+class Marked(msgspec.Struct, gc=False):
+    """The fields of a job in which a marker can be."""
+
+    job_id: int
+    extra: str = ""
+    comment: str = ""
+    admin_comment: str = ""
+
+
+class MarkedList(Envelope, kw_only=True):
+    jobs: list[Marked] | None = None
+
+
+_MARKED = msgspec.json.Decoder(MarkedList)
+_STATES = msgspec.json.Decoder(StatusList)
+
+
+def carries(text: str, marker: str) -> bool:
+    """Does the text hold the marker, as a word of its own? `job-1` is not in `job-10`."""
+    return text == marker or (marker in text and re.search(rf"(?<![\w-]){re.escape(marker)}(?![\w-])", text) is not None)
+
+
+def with_marker(job: JobDescription, marker: str, field: MarkerField) -> JobDescription:
+    """The description with the marker in it: alone in an empty field, or already part of what the caller wrote there."""
+    text = getattr(job, field)
+    if text is None:
+        return msgspec.structs.replace(job, **{field: marker})
+    if not carries(text[:REMEMBERED], marker):
+        raise ConfigurationError(
+            f"the job's {field} is taken by a text without the marker {marker!r}; put the marker into it, or choose another field"
+        )
+    return job
+
+
+class Markers:
+    """Shared by all that use one client."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[int, Marked] = {}
+        self._exact: dict[tuple[str, str], set[int]] = {}
+        self._loaded = False
+        self._lock = asyncio.Lock()
+        self._refresh_began = -1.0
+        self._claims: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def prepare(self) -> None:
+        """Once: read which markers there are."""
+        if self._loaded:
+            return
+        async with self._lock:
+            if not self._loaded:
+                await self._load()
+
+    def claim(self, marker: str, field: MarkerField) -> asyncio.Lock:
+        """To be held while a job of that marker is submitted: one at a time."""
+        return self._claims.setdefault((field, marker), asyncio.Lock())
+
+    def submitted(self, job_id: int, marker: str, field: MarkerField) -> None:
+        """Slurm answered a submit of ours: nothing to look for."""
+        if self._loaded:
+            self._remember(Marked(job_id, **({field: marker} if marker else {})))
+
+    def known(self, marker: str, field: MarkerField) -> int | None:
+        """From memory, without asking."""
+        return min(self._carriers(marker, field), default=None)
+
+    async def find(self, marker: str, field: MarkerField) -> int | None:
+        return min(await self.find_all(marker, field), default=None)
+
+    async def find_all(self, marker: str, field: MarkerField) -> list[int]:
+        await self.prepare()
+        await self._refresh()
+        return sorted(self._carriers(marker, field))
+
+    async def appears(self, marker: str, field: MarkerField, settle: float) -> int | None:
+        """Look until it is there, or until Slurm has been answering for `settle` seconds without it. The caller sets the deadline."""
+        loop = asyncio.get_running_loop()
+        circuit = self._connection.transport.circuit
+        answering_since: float | None = None
+        pause = FIRST_LOOK
+        while True:
+            await circuit.closed()
+            try:
+                if (found := await self.find(marker, field)) is not None:
+                    return found
+                answering_since = loop.time() if answering_since is None else answering_since
+                if loop.time() - answering_since >= settle:
+                    return None
+            except (UnavailableError, BadAnswerError):
+                answering_since = None
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, SLOWEST_LOOK)
+
+    async def _load(self) -> None:
+        async for job in stream(self._connection, "slurm/jobs/", "jobs", Marked):
+            self._remember(job)
+        self._loaded = True
+
+    async def _refresh(self) -> None:
+        """Look at what appeared. Those who come while one runs share the next one."""
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        async with self._lock:
+            if self._refresh_began >= asked:
+                return
+            began = loop.time()
+            before = set(self._known)
+            answer = await self._connection.read("slurm/jobs/state/", _STATES, lane=Lane.URGENT)
+            present = {status.job_id for status in answer.jobs or ()}
+            appeared = present - self._known.keys()
+            if len(appeared) > MANY:
+                await self._load()
+            else:
+                await self._look_at(sorted(appeared))
+            self._forget(before - present)
+            self._refresh_began = began
+
+    async def _look_at(self, job_ids: Iterable[int]) -> None:
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def look(job_id: int) -> None:
+            async with turns:
+                try:
+                    answer = await self._connection.read(f"slurm/job/{job_id}", _MARKED)
+                except NotFoundError:
+                    return
+            for job in answer.jobs or ():
+                self._remember(job)
+
+        results = await asyncio.gather(*(look(job_id) for job_id in job_ids), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    def _remember(self, job: Marked) -> None:
+        job = Marked(job.job_id, job.extra[:REMEMBERED], job.comment[:REMEMBERED], job.admin_comment[:REMEMBERED])
+        self._known[job.job_id] = job
+        for key in _keys(job):
+            self._exact.setdefault(key, set()).add(job.job_id)
+
+    def _forget(self, job_ids: Iterable[int]) -> None:
+        for job_id in job_ids:
+            for key in _keys(self._known.pop(job_id)):
+                ids = self._exact[key]
+                ids.discard(job_id)
+                if not ids:
+                    del self._exact[key]
+
+    def _carriers(self, marker: str, field: MarkerField) -> set[int]:
+        exact = self._exact.get((field, marker))
+        if exact:
+            return exact
+        return {job.job_id for job in self._known.values() if (text := getattr(job, field)) and carries(text, marker)}
+
+
+def _keys(job: Marked) -> list[tuple[str, str]]:
+    return [(field, text) for field in ("extra", "comment", "admin_comment") if (text := getattr(job, field))]

@@ -1,0 +1,258 @@
+"""The cluster itself: partitions, reservations, licenses, shares, statistics, configuration, and whether the controllers answer."""
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from slinky.slurm.answers import Envelope
+from slinky.slurm.numbers import Number, Triplet
+
+__all__ = ["Configuration", "Diagnostics", "License", "Partition", "Ping", "Reservation", "Share"]
+
+
+class PartitionNodes(msgspec.Struct, frozen=True, gc=False):
+    SCHEMA: ClassVar = "partition_info.nodes"
+    configured: str = ""
+    allowed_allocation: str = ""
+    total: int = 0
+
+
+class PartitionCpus(msgspec.Struct, frozen=True, gc=False):
+    SCHEMA: ClassVar = "partition_info.cpus"
+    total: int = 0
+
+
+class PartitionState(msgspec.Struct, frozen=True, gc=False):
+    SCHEMA: ClassVar = "partition_info.partition"
+    state: list[str] = []
+
+
+class Allowed(msgspec.Struct, frozen=True, gc=False):
+    allowed: str = ""
+    deny: str = ""
+
+
+class PartitionAccounts(Allowed, frozen=True, gc=False):
+    SCHEMA: ClassVar = "partition_info.accounts"
+
+
+class PartitionQos(Allowed, frozen=True, gc=False):
+    SCHEMA: ClassVar = "partition_info.qos"
+    assigned: str = ""
+
+
+class PartitionPriority(msgspec.Struct, frozen=True, gc=False):
+    SCHEMA: ClassVar = "partition_info.priority"
+    job_factor: int = 0
+    tier: int = 0
+
+
+class PartitionMaximums(msgspec.Struct, frozen=True, gc=False, rename={"_time": "time", "_nodes": "nodes"}):
+    SCHEMA: ClassVar = "partition_info.maximums"
+    _time: Triplet | None = None
+    _nodes: Triplet | None = None
+    time = Number[int]("_time")
+    nodes = Number[int]("_nodes")
+
+
+class PartitionDefaults(msgspec.Struct, frozen=True, gc=False, rename={"_time": "time"}):
+    SCHEMA: ClassVar = "partition_info.defaults"
+    _time: Triplet | None = None
+    time = Number[int]("_time")
+
+
+class PartitionTres(msgspec.Struct, frozen=True, gc=False):
+    SCHEMA: ClassVar = "partition_info.tres"
+    configured: str = ""
+    billing_weights: str = ""
+
+
+class Partition(msgspec.Struct, gc=False, rename={"_partition": "partition"}):
+    """One partition. Times are minutes (`grace_time` seconds). `flags` and `preempt_mode` are told from v0.0.45 on."""
+
+    SCHEMA: ClassVar = "partition_info"
+    SINCE: ClassVar = {"flags": 45, "preempt_mode": 45}
+
+    name: str
+    cluster: str = ""
+    alternate: str = ""
+    node_sets: str = ""
+    topology: str = ""
+    grace_time: int = 0
+    flags: list[str] = []
+    preempt_mode: list[str] = []
+    nodes: PartitionNodes = PartitionNodes()
+    cpus: PartitionCpus = PartitionCpus()
+    accounts: PartitionAccounts = PartitionAccounts()
+    qos: PartitionQos = PartitionQos()
+    priority: PartitionPriority = PartitionPriority()
+    maximums: PartitionMaximums = PartitionMaximums()
+    defaults: PartitionDefaults = PartitionDefaults()
+    tres: PartitionTres = PartitionTres()
+    _partition: PartitionState = PartitionState()
+
+    @property
+    def states(self) -> list[str]:
+        return self._partition.state
+
+    @property
+    def is_up(self) -> bool:
+        return "UP" in self.states
+
+
+class Reservation(msgspec.Struct, gc=False, rename={"_start_time": "start_time", "_end_time": "end_time"}):
+    """One reservation; times are seconds since 1970."""
+
+    SCHEMA: ClassVar = "reservation_info"
+
+    name: str
+    accounts: str = ""
+    users: str = ""
+    groups: str = ""
+    features: str = ""
+    flags: list[str] = []
+    licenses: str = ""
+    node_count: int = 0
+    core_count: int = 0
+    node_list: str = ""
+    partition: str = ""
+    tres: str = ""
+    _start_time: Triplet | None = None
+    _end_time: Triplet | None = None
+    start_time = Number[int]("_start_time")
+    end_time = Number[int]("_end_time")
+
+
+class License(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={"name": "LicenseName", "total": "Total", "used": "Used", "free": "Free", "reserved": "Reserved", "is_remote": "Remote"},
+):
+    """Licenses of one name."""
+
+    SCHEMA: ClassVar = "license"
+    name: str
+    total: int = 0
+    used: int = 0
+    free: int = 0
+    reserved: int = 0
+    is_remote: bool = False
+
+
+class Fairshare(msgspec.Struct, frozen=True, gc=False, rename={"_factor": "factor", "_level": "level"}):
+    SCHEMA: ClassVar = "assoc_shares_obj_wrap.fairshare"
+    _factor: Triplet | None = None
+    _level: Triplet | None = None
+    factor = Number[float]("_factor")
+    level = Number[float]("_level")
+
+
+class Share(
+    msgspec.Struct, gc=False, rename={"_shares": "shares", "_effective_usage": "effective_usage", "_shares_normalized": "shares_normalized"}
+):
+    """The shares of an account or of a user in one."""
+
+    SCHEMA: ClassVar = "assoc_shares_obj_wrap"
+    name: str
+    id: int = 0
+    cluster: str = ""
+    parent: str = ""
+    partition: str = ""
+    type: list[str] = []
+    usage: int = 0
+    fairshare: Fairshare = Fairshare()
+    _shares: Triplet | None = None
+    _shares_normalized: Triplet | None = None
+    _effective_usage: Triplet | None = None
+    shares = Number[int]("_shares")
+    shares_normalized = Number[float]("_shares_normalized")
+    effective_usage = Number[float]("_effective_usage")
+
+    @property
+    def is_user(self) -> bool:
+        return "USER" in self.type
+
+
+class Diagnostics(msgspec.Struct, frozen=True, gc=False, rename={"_req_time": "req_time", "_req_time_start": "req_time_start"}):
+    """slurmctld's statistics; cycles in microseconds."""
+
+    SCHEMA: ClassVar = "stats_msg"
+    server_thread_count: int = 0
+    agent_queue_size: int = 0
+    agent_count: int = 0
+    dbd_agent_queue_size: int = 0
+    jobs_submitted: int = 0
+    jobs_started: int = 0
+    jobs_completed: int = 0
+    jobs_canceled: int = 0
+    jobs_failed: int = 0
+    jobs_pending: int = 0
+    jobs_running: int = 0
+    schedule_cycle_last: int = 0
+    schedule_cycle_max: int = 0
+    schedule_cycle_mean: int = 0
+    schedule_cycle_total: int = 0
+    schedule_queue_length: int = 0
+    bf_active: bool = False
+    bf_backfilled_jobs: int = 0
+    bf_cycle_last: int = 0
+    bf_cycle_mean: int = 0
+    bf_queue_len: int = 0
+    _req_time: Triplet | None = None
+    _req_time_start: Triplet | None = None
+    req_time = Number[int]("_req_time")
+    req_time_start = Number[int]("_req_time_start")
+
+
+class Ping(msgspec.Struct, frozen=True, gc=False):
+    """One controller's answer; `latency` in microseconds. `status` says why not, from v0.0.45 on."""
+
+    SCHEMA: ClassVar = "controller_ping"
+    SINCE: ClassVar = {"status": 45}
+    hostname: str
+    responding: bool = False
+    primary: bool = False
+    latency: int = 0
+    status: str = ""
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """slurm.conf as slurmctld has it: keys as in the file, values as JSON has them."""
+
+    values: dict[str, Any]
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+
+class Shares(msgspec.Struct, frozen=True):
+    shares: list[Share] | None = None
+
+
+class PartitionList(Envelope, kw_only=True):
+    partitions: list[Partition] | None = None
+
+
+class ReservationList(Envelope, kw_only=True):
+    reservations: list[Reservation] | None = None
+
+
+class LicenseList(Envelope, kw_only=True):
+    licenses: list[License] | None = None
+
+
+class ShareList(Envelope, kw_only=True):
+    shares: Shares = Shares()
+
+
+class DiagnosticsAnswer(Envelope, kw_only=True):
+    statistics: Diagnostics = Diagnostics()
+
+
+class PingList(Envelope, kw_only=True):
+    pings: list[Ping] | None = None
+
+
+class ConfigurationAnswer(Envelope, kw_only=True):
+    slurm_conf: dict[str, Any]
