@@ -35,10 +35,10 @@ VERSIONS = ["v0.0.43", "v0.0.44", "v0.0.45"]
 
 
 @pytest.fixture(params=VERSIONS)
-async def each(slurm_sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest) -> AsyncIterator[SlurmClient]:
+async def each(sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest) -> AsyncIterator[SlurmClient]:
     """A client of each version; `slurm` cleans up behind it."""
     assert slurm
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file), version=request.param) as client:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), version=request.param) as client:
         yield client
 
 
@@ -59,8 +59,8 @@ async def test_the_newest_version_is_spoken(slurm: SlurmClient) -> None:
     assert server.has_accounting
 
 
-async def test_a_version_that_is_not_served_is_refused_with_those_that_are(slurm_sandbox: Sandbox) -> None:
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file), version="v0.0.46") as client:
+async def test_a_version_that_is_not_served_is_refused_with_those_that_are(sandbox: Sandbox) -> None:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), version="v0.0.46") as client:
         with pytest.raises(UnsupportedError, match=r"offers v0\.0\.42, v0\.0\.43, v0\.0\.44, v0\.0\.45"):
             await client.ping()
 
@@ -85,10 +85,10 @@ async def test_the_cluster(each: SlurmClient) -> None:
         await each.partitions.get("nope")
 
 
-async def test_licenses(each: SlurmClient, slurm_sandbox: Sandbox) -> None:
+async def test_licenses(each: SlurmClient, sandbox: Sandbox) -> None:
     name = f"solver{(await each.server()).version.number}"
     sacctmgr = ("head", "sacctmgr", "--immediate")
-    await slurm_sandbox.link.run(
+    await sandbox.link.run(
         *sacctmgr, "add", "resource", f"name={name}", "server=flex", "count=50", "type=license", "cluster=sandbox", "allowed=100"
     )
     try:
@@ -100,14 +100,14 @@ async def test_licenses(each: SlurmClient, slurm_sandbox: Sandbox) -> None:
         found = next(license for license in await each.licenses() if license.name == f"{name}@flex")
         assert (found.total, found.used, found.free, found.is_remote) == (50, 0, 50, True)
     finally:
-        await slurm_sandbox.link.run(*sacctmgr, "delete", "resource", f"name={name}", "server=flex")
+        await sandbox.link.run(*sacctmgr, "delete", "resource", f"name={name}", "server=flex")
 
 
-async def test_conf_and_reconfigure(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
+async def test_conf_and_reconfigure(slurm: SlurmClient, sandbox: Sandbox) -> None:
     assert (await slurm.conf())["ClusterName"] == "sandbox"
     await slurm.reconfigure()
     await until(slurm.is_up, "slurmctld answering after a reconfigure")
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file), version="v0.0.44") as older:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), version="v0.0.44") as older:
         with pytest.raises(UnsupportedError, match=r"26\.05"):
             await older.conf()
 
@@ -220,7 +220,7 @@ async def test_a_signal_other_than_kill_is_sent(slurm: SlurmClient) -> None:
     await slurm.jobs.cancel(job_id, signal="KILL")
 
 
-async def test_a_batch_job_is_submitted_held_and_requeued(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
+async def test_a_batch_job_is_submitted_held_and_requeued(slurm: SlurmClient, sandbox: Sandbox) -> None:
     job_id = (await slurm.jobs.submit(SCRIPT)).job_id
     job = await slurm.jobs.get(job_id)
     assert not job.is_external
@@ -237,7 +237,7 @@ async def test_a_batch_job_is_submitted_held_and_requeued(slurm: SlurmClient, sl
     external = await slurm.jobs.submit_external(SMALL)
     with pytest.raises(RefusedError, match="2039"):
         await slurm.jobs.requeue(external.job_id)
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file), version="v0.0.44") as older:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), version="v0.0.44") as older:
         with pytest.raises(UnsupportedError, match=r"26\.05"):
             await older.jobs.requeue(job_id)
 
@@ -287,10 +287,10 @@ async def test_a_chosen_id_is_refused_the_second_time(slurm: SlurmClient) -> Non
         await slurm.jobs.submit_external(chosen)
 
 
-async def test_a_job_is_found_by_its_marker_by_a_client_that_did_not_submit_it(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
+async def test_a_job_is_found_by_its_marker_by_a_client_that_did_not_submit_it(slurm: SlurmClient, sandbox: Sandbox) -> None:
     marker = f"workload-{time.time_ns()}"
     marked = await slurm.jobs.submit_external(SMALL, marker=marker, marker_in="admin_comment")
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file)) as other:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file)) as other:
         found = await other.jobs.find(marker, marker_in="admin_comment")
         assert found
         assert found.job_id == marked.job_id
@@ -325,9 +325,9 @@ async def test_a_full_list_is_read_with_bounded_memory(slurm: SlurmClient) -> No
 # Who asks
 
 
-async def test_an_ordinary_user_may_submit_her_own_and_no_more(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
-    key = slurm_sandbox.head / "etc/slurm/jwt_hs256.key"
-    async with SlurmClient(slurm_sandbox.slurm_server, MintedToken(key, "alice", lifespan=60)) as alice:
+async def test_an_ordinary_user_may_submit_her_own_and_no_more(slurm: SlurmClient, sandbox: Sandbox) -> None:
+    key = sandbox.head / "etc/slurm/jwt_hs256.key"
+    async with SlurmClient(sandbox.slurm_server, MintedToken(key, "alice", lifespan=60)) as alice:
         mine = await alice.jobs.submit_external(SMALL)
         assert (await alice.jobs.get(mine.job_id)).user_name == "alice"
         others = await slurm.jobs.submit_external(SMALL)
@@ -339,8 +339,8 @@ async def test_an_ordinary_user_may_submit_her_own_and_no_more(slurm: SlurmClien
     assert not (await slurm.nodes.get("kwok-00")).is_drained
 
 
-async def test_an_administrator_asks_as_a_user(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file, user="bob")) as as_bob:
+async def test_an_administrator_asks_as_a_user(slurm: SlurmClient, sandbox: Sandbox) -> None:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file, user="bob")) as as_bob:
         submitted = await as_bob.jobs.submit_external(SMALL)
     assert (await slurm.jobs.get(submitted.job_id)).user_name == "bob"
 
@@ -381,7 +381,7 @@ async def test_update_of_nodes(each: SlurmClient) -> None:
     await each.nodes.update("kwok-13", NodeChange(comment="", weight=1))
 
 
-async def test_nodes_are_made_and_removed(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
+async def test_nodes_are_made_and_removed(slurm: SlurmClient, sandbox: Sandbox) -> None:
     plain = NodeDescription(
         name="made-[1-3]",
         address="127.9.0.[1-3]",
@@ -409,7 +409,7 @@ async def test_nodes_are_made_and_removed(slurm: SlurmClient, slurm_sandbox: San
             await slurm.nodes.delete(name)
     with pytest.raises(NotFoundError):
         await slurm.nodes.delete("made-1")
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file), version="v0.0.43") as older:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), version="v0.0.43") as older:
         with pytest.raises(UnsupportedError, match=r"25\.11"):
             await older.nodes.create(plain)
 

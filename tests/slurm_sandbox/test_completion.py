@@ -31,14 +31,14 @@ JOB = JobDescription(tasks=1, partition="bridge", memory_per_node=16)
 
 
 @pytest.fixture(scope="module")
-def inside(slurm_sandbox: Sandbox) -> Iterator[list[str]]:
+def inside(sandbox: Sandbox) -> Iterator[list[str]]:
     """The command that is a Python inside the head."""
     assert _ctypes
-    folder = slurm_sandbox.head / "var/lib/test-ffi"
+    folder = sandbox.head / "var/lib/test-ffi"
     folder.mkdir(exist_ok=True)
     for path in set(re.findall(r"/\S*libffi\S*", Path("/proc/self/maps").read_text())):
         shutil.copy(path, folder / re.sub(r"(libffi\.so\.\d+).*", r"\1", Path(path).name))
-    yield slurm_sandbox.enter(["env", "LD_LIBRARY_PATH=/var/lib/test-ffi", sys.executable])
+    yield sandbox.enter(["env", "LD_LIBRARY_PATH=/var/lib/test-ffi", sys.executable])
     shutil.rmtree(folder)
 
 
@@ -121,8 +121,8 @@ async def test_a_library_of_unknown_layout_is_not_called(inside: list[str]) -> N
             await completion.complete(1)
 
 
-async def test_with_a_token_it_is_the_tokens_user_who_asks(slurm: SlurmClient, slurm_sandbox: Sandbox, inside: list[str]) -> None:
-    key = slurm_sandbox.head / "etc/slurm/jwt_hs256.key"
+async def test_with_a_token_it_is_the_tokens_user_who_asks(slurm: SlurmClient, sandbox: Sandbox, inside: list[str]) -> None:
+    key = sandbox.head / "etc/slurm/jwt_hs256.key"
     job_id = await started(slurm, JOB)
     for refused in (FixedToken("not.a.token"), MintedToken(key, "bob")):
         async with JobCompletion(refused, interpreter=inside) as completion:

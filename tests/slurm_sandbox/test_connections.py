@@ -31,29 +31,29 @@ JOB = JobDescription(name="way", tasks=1, partition="bridge", memory_per_node=16
 
 
 @pytest.fixture
-def token(slurm_sandbox: Sandbox) -> str:
-    return slurm_sandbox.token_file.read_text().strip()
+def token(sandbox: Sandbox) -> str:
+    return sandbox.token_file.read_text().strip()
 
 
 # Tokens
 
 
-async def test_tokens_from_everywhere(slurm_sandbox: Sandbox, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tokens_from_everywhere(sandbox: Sandbox, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_TOKEN", token)
     (tmp_path / "token").write_text(f"SLURM_JWT={token}\n")
-    key = slurm_sandbox.head / "etc/slurm/jwt_hs256.key"
+    key = sandbox.head / "etc/slurm/jwt_hs256.key"
     for credentials in (
         FixedToken(token),
         EnvironmentToken("A_TOKEN"),
         TokenFile(tmp_path / "token"),
         MintedToken(key, "root", lifespan=30),
     ):
-        async with SlurmClient(slurm_sandbox.slurm_server, credentials) as client:
+        async with SlurmClient(sandbox.slurm_server, credentials) as client:
             assert await client.is_up()
 
 
-async def test_a_client_from_the_environment_alone(slurm_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in slurm_sandbox.exports().items():
+async def test_a_client_from_the_environment_alone(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in sandbox.exports().items():
         if name.startswith("SLINKY_SLURM"):
             monkeypatch.setenv(name, value)
     async with SlurmClient() as client:
@@ -64,21 +64,21 @@ async def test_a_client_from_the_environment_alone(slurm_sandbox: Sandbox, monke
 
 
 @pytest.fixture
-async def socket(slurm_sandbox: Sandbox) -> AsyncIterator[Path]:
-    parts = await slurm_sandbox.link.parts()
+async def socket(sandbox: Sandbox) -> AsyncIterator[Path]:
+    parts = await sandbox.link.parts()
     usual = parts["slurmrestd"].part
-    await slurm_sandbox.link.run("head", "install", "-d", "-o", usual.user, "-m", "755", "/var/lib/slurmrestd-test")
-    path = slurm_sandbox.head / "var/lib/slurmrestd-test/socket"
+    await sandbox.link.run("head", "install", "-d", "-o", usual.user, "-m", "755", "/var/lib/slurmrestd-test")
+    path = sandbox.head / "var/lib/slurmrestd-test/socket"
     path.unlink(missing_ok=True)
     command = [*usual.command[:-1], "unix:/var/lib/slurmrestd-test/socket"]
-    await slurm_sandbox.link.start(msgspec.structs.replace(usual, name="slurmrestd-socket", command=command))
+    await sandbox.link.start(msgspec.structs.replace(usual, name="slurmrestd-socket", command=command))
 
     async def listens() -> bool:
         return path.exists()
 
     await until(listens, "slurmrestd's socket")
     yield path
-    await slurm_sandbox.stop("slurmrestd-socket")
+    await sandbox.stop("slurmrestd-socket")
     shutil.rmtree(path.parent)
 
 
@@ -152,10 +152,10 @@ async def behind_tls(upstream: str, certificate: Path, clients: Path) -> AsyncIt
         yield f"https://localhost:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_https_with_a_ca_of_ones_own_and_a_client_certificate(slurm_sandbox: Sandbox, token: str, tmp_path: Path) -> None:
+async def test_https_with_a_ca_of_ones_own_and_a_client_certificate(sandbox: Sandbox, token: str, tmp_path: Path) -> None:
     ours, others = Authority(tmp_path, "ours"), Authority(tmp_path, "others")
     mine = TLS(ca=str(ours.ca), certificate=str(ours.issue("me")))
-    async with behind_tls(slurm_sandbox.slurm_server, ours.issue("server"), ours.ca) as url:
+    async with behind_tls(sandbox.slurm_server, ours.issue("server"), ours.ca) as url:
         async with SlurmClient(url, FixedToken(token), tls=mine) as client:
             assert await client.is_up()
         for wrong in (
@@ -172,8 +172,8 @@ async def test_https_with_a_ca_of_ones_own_and_a_client_certificate(slurm_sandbo
 
 
 @pytest.fixture
-def waiting(slurm_sandbox: Sandbox) -> Iterator[sync.SlurmClient]:
-    with sync.SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file)) as client:
+def waiting(sandbox: Sandbox) -> Iterator[sync.SlurmClient]:
+    with sync.SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file)) as client:
         yield client
 
 
@@ -205,11 +205,11 @@ def run(sandbox: Sandbox, *arguments: str, text: str | None = None) -> tuple[int
     return result.exit_code, result.output
 
 
-def test_the_command_line(slurm_sandbox: Sandbox) -> None:
-    assert "primary" in run(slurm_sandbox, "ping")[1]
-    assert "kwok-[00-" in run(slurm_sandbox, "partitions")[1]
+def test_the_command_line(sandbox: Sandbox) -> None:
+    assert "primary" in run(sandbox, "ping")[1]
+    assert "kwok-[00-" in run(sandbox, "partitions")[1]
     code, text = run(
-        slurm_sandbox,
+        sandbox,
         "submit",
         "--external",
         "-n",
@@ -227,22 +227,22 @@ def test_the_command_line(slurm_sandbox: Sandbox) -> None:
     )
     assert code == 0
     job_id = text.strip()
-    [job] = json.loads(run(slurm_sandbox, "jobs", job_id, "-o", "json")[1])
+    [job] = json.loads(run(sandbox, "jobs", job_id, "-o", "json")[1])
     assert (job["job_id"], job["name"], job["time_limit"]) == (int(job_id), "typed", 90)
-    assert "typed" in run(slurm_sandbox, "jobs")[1]
-    assert run(slurm_sandbox, "cancel", job_id)[0] == 0
-    assert run(slurm_sandbox, "cancel", "99999999")[0] == 1
-    code, text = run(slurm_sandbox, "-o", "json", "submit", "-", "--hold", "-p", "compute", text="#!/bin/sh\ntrue\n")
+    assert "typed" in run(sandbox, "jobs")[1]
+    assert run(sandbox, "cancel", job_id)[0] == 0
+    assert run(sandbox, "cancel", "99999999")[0] == 1
+    code, text = run(sandbox, "-o", "json", "submit", "-", "--hold", "-p", "compute", text="#!/bin/sh\ntrue\n")
     assert code == 0
-    assert run(slurm_sandbox, "cancel", str(json.loads(text[text.index("{") :])["job_id"]))[0] == 0
-    assert run(slurm_sandbox, "drain", "kwok-[07-08]", "--reason", "typed")[0] == 0
-    assert "DRAIN" in run(slurm_sandbox, "nodes", "kwok-07")[1]
-    assert run(slurm_sandbox, "resume", "kwok-[07-08]")[0] == 0
-    assert "DRAIN" not in run(slurm_sandbox, "nodes", "kwok-07")[1]
+    assert run(sandbox, "cancel", str(json.loads(text[text.index("{") :])["job_id"]))[0] == 0
+    assert run(sandbox, "drain", "kwok-[07-08]", "--reason", "typed")[0] == 0
+    assert "DRAIN" in run(sandbox, "nodes", "kwok-07")[1]
+    assert run(sandbox, "resume", "kwok-[07-08]")[0] == 0
+    assert "DRAIN" not in run(sandbox, "nodes", "kwok-07")[1]
 
 
-def test_an_error_is_one_line_and_exit_code_1(slurm_sandbox: Sandbox) -> None:
-    command = [sys.executable, "-c", "from slinky.cli import main; main()", "slurm", "--url", slurm_sandbox.slurm_server]
+def test_an_error_is_one_line_and_exit_code_1(sandbox: Sandbox) -> None:
+    command = [sys.executable, "-c", "from slinky.cli import main; main()", "slurm", "--url", sandbox.slurm_server]
     result = subprocess.run([*command, "--token-file", "/no/such/file", "ping"], capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("slinky: ")

@@ -115,10 +115,10 @@ async def test_a_stall_of_30_seconds_ends_at_the_deadline(through: SlurmClient, 
     assert asyncio.get_running_loop().time() - began < 2
 
 
-async def test_401_is_answered_with_the_rotated_token(slurm_sandbox: Sandbox, proxy: FaultProxy, tmp_path: Path) -> None:
+async def test_401_is_answered_with_the_rotated_token(sandbox: Sandbox, proxy: FaultProxy, tmp_path: Path) -> None:
     """The first token is refused by the real Slurm; while that answer is on its way the file gets the good one."""
     file = tmp_path / "token"
-    shutil.copy(slurm_sandbox.token_file, file)
+    shutil.copy(sandbox.token_file, file)
     async with SlurmClient(proxy.url, TokenFile(file, look_every=0), limits=QUICK) as client:
         await client.server()
         good = file.read_text()
@@ -138,9 +138,9 @@ async def test_401_is_answered_with_the_rotated_token(slurm_sandbox: Sandbox, pr
             await client.jobs.states()
 
 
-async def test_the_circuit_opens_and_a_ping_closes_it(slurm_sandbox: Sandbox, proxy: FaultProxy, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_circuit_opens_and_a_ping_closes_it(sandbox: Sandbox, proxy: FaultProxy, caplog: pytest.LogCaptureFixture) -> None:
     limits = Limits(deadline=3, attempt=1, attempts=1, circuit_threshold=3)
-    async with SlurmClient(proxy.url, TokenFile(slurm_sandbox.token_file), limits=limits) as client:
+    async with SlurmClient(proxy.url, TokenFile(sandbox.token_file), limits=limits) as client:
         await client.server()
         with caplog.at_level(logging.INFO, "slinky.slurm"):
             async with proxy.refusing():
@@ -162,7 +162,7 @@ async def test_the_circuit_opens_and_a_ping_closes_it(slurm_sandbox: Sandbox, pr
         assert "answers pings again" in caplog.text
 
 
-async def test_slurmctld_stopped_and_started(slurm_sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest) -> None:
+async def test_slurmctld_stopped_and_started(sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest) -> None:
     """A submit while slurmctld is down is known not to be done; a `once` submit waits for it; a watch goes on."""
     mark = marker(request)
     await slurm.jobs.find("nothing")
@@ -172,7 +172,7 @@ async def test_slurmctld_stopped_and_started(slurm_sandbox: Sandbox, slurm: Slur
         assert transition.after
         if transition.after.is_running:
             break
-    part = await slurm_sandbox.stop("slurmctld")
+    part = await sandbox.stop("slurmctld")
     try:
         assert not await slurm.is_up()
         with pytest.raises(UnavailableError) as caught:
@@ -180,7 +180,7 @@ async def test_slurmctld_stopped_and_started(slurm_sandbox: Sandbox, slurm: Slur
         assert caught.value.number == 1800
         pending = asyncio.create_task(slurm.jobs.submit_external(JOB, marker=mark, once=True, settle=1))
     finally:
-        await slurm_sandbox.link.start(part)
+        await sandbox.link.start(part)
     submitted = await pending
     assert await slurm.jobs.find_all(mark) == [submitted.job_id]
     await slurm.jobs.cancel(watched.job_id)
@@ -190,7 +190,7 @@ async def test_slurmctld_stopped_and_started(slurm_sandbox: Sandbox, slurm: Slur
 
 
 async def test_no_job_is_lost_or_doubled_in_1000_submits_through_random_faults(
-    slurm: SlurmClient, slurm_sandbox: Sandbox, proxy: FaultProxy, request: pytest.FixtureRequest
+    slurm: SlurmClient, sandbox: Sandbox, proxy: FaultProxy, request: pytest.FixtureRequest
 ) -> None:
     faults = [*BEFORE_IT_WAS_DONE, *AFTER_IT_WAS_DONE]
     dice = random.Random(20)  # the same faults each time; their order depends on what the machine does
@@ -205,7 +205,7 @@ async def test_no_job_is_lost_or_doubled_in_1000_submits_through_random_faults(
 
     mark = marker(request)
     limits = Limits(deadline=1.5, attempt=1.5, attempts=5, first_pause=0.02, longest_pause=0.2)
-    async with SlurmClient(proxy.url, TokenFile(slurm_sandbox.token_file), limits=limits) as client:
+    async with SlurmClient(proxy.url, TokenFile(sandbox.token_file), limits=limits) as client:
         await client.server()
         await client.jobs.find("nothing")
         proxy.plan = plan
@@ -228,12 +228,12 @@ async def test_no_job_is_lost_or_doubled_in_1000_submits_through_random_faults(
 
 
 async def test_a_job_that_slurmctld_makes_after_its_sender_gave_up_is_found(
-    slurm_sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest
+    sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest
 ) -> None:
     """slurmctld stands still while a submit waits in its socket, and carries it out when it goes on."""
     mark = marker(request)
     await slurm.jobs.find("nothing")
-    await slurm_sandbox.link.signal("slurmctld", signal.SIGSTOP)
+    await sandbox.link.signal("slurmctld", signal.SIGSTOP)
     try:
         pending = asyncio.create_task(slurm.within(2).jobs.submit_external(JOB, marker=mark, once=True, settle=5))
 
@@ -242,7 +242,7 @@ async def test_a_job_that_slurmctld_makes_after_its_sender_gave_up_is_found(
 
         await until(gave_up, "the submit giving up")
     finally:
-        await slurm_sandbox.link.signal("slurmctld", signal.SIGCONT)
+        await sandbox.link.signal("slurmctld", signal.SIGCONT)
     submitted = await pending
     assert submitted.message == "found by its marker"
     assert await slurm.jobs.find_all(mark) == [submitted.job_id]
@@ -292,9 +292,9 @@ async def test_a_stream_that_breaks_says_so(slurm: SlurmClient, through: SlurmCl
 
 
 async def test_no_token_reaches_a_log_or_an_error_whatever_breaks(
-    through: SlurmClient, proxy: FaultProxy, slurm_sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+    through: SlurmClient, proxy: FaultProxy, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    token = slurm_sandbox.token_file.read_text().strip()
+    token = sandbox.token_file.read_text().strip()
     shown: list[str] = []
     with caplog.at_level(logging.DEBUG):
         for fault in Fault:

@@ -24,8 +24,8 @@ def blocks() -> list[tuple[int, str, str]]:
     return [(text.count("\n", 0, match.start()) + 2, match[1], match[2]) for match in BLOCK.finditer(text)]
 
 
-async def test_every_example_runs(slurm_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in slurm_sandbox.exports().items():
+async def test_every_example_runs(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in sandbox.exports().items():
         if name.startswith("SLINKY_SLURM"):
             monkeypatch.setenv(name, value)
     namespace: dict[str, Any] = {}
