@@ -5,7 +5,8 @@ from slinky.sandbox.slurm import accounts, external_node
 
 
 def words(shape: Shape) -> dict[str, str]:
-    return dict(word.split("=", 1) for word in external_node("n1", "10.0.0.1", shape).split())
+    (told,) = external_node("n1", "10.0.0.1", shape).calls()
+    return dict(word.split("=", 1) for word in told.split())
 
 
 def test_an_external_node_has_an_address_and_its_cpus_as_sockets_cores_and_threads() -> None:

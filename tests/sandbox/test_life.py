@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,17 +14,31 @@ from slinky.sandbox.down import down
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.identity import is_running, read_keeper_file
 from tests.conftest import CHECKOUT, Cli
-from tests.sandbox.leftovers import leftovers, namespaces_of
+from tests.sandbox.leftovers import HeldNamespace, leftovers
 
 pytestmark = pytest.mark.sandbox
 
 NAME = f"life-{os.getpid()}"
+Hold = Callable[[int], HeldNamespace]
 
 
 @pytest.fixture(autouse=True)
 def no_sandbox_left() -> Iterator[None]:
     yield
     down(NAME)
+
+
+@pytest.fixture
+def hold() -> Iterator[Hold]:
+    held: list[HeldNamespace] = []
+
+    def hold(pid: int) -> HeldNamespace:
+        held.append(HeldNamespace(pid))
+        return held[-1]
+
+    yield hold
+    for each in held:
+        each.close()
 
 
 def up(cli: Cli, *options: str) -> Sandbox:
@@ -42,7 +56,7 @@ def test_up_twice_is_up_once_and_another_shape_is_refused(cli: Cli) -> None:
     assert "is up with another shape (nodes is 3, not 4): take it down first" in other.stderr
 
 
-def test_two_live_side_by_side_and_one_goes_without_the_other(cli: Cli, sandbox: Sandbox) -> None:
+def test_two_live_side_by_side_and_one_goes_without_the_other(cli: Cli, sandbox: Sandbox, hold: Hold) -> None:
     other = up(cli)
     assert other.record.addresses.network != sandbox.record.addresses.network
     for name, nodes in ((NAME, 3), (sandbox.record.name, sandbox.record.shape.nodes)):
@@ -51,15 +65,15 @@ def test_two_live_side_by_side_and_one_goes_without_the_other(cli: Cli, sandbox:
         assert (
             len(cli("sandbox", "slurm", "--name", name, "sinfo", "--noheader", "--Node", "--partition=bridge").stdout.splitlines()) == nodes
         )
-    inside = namespaces_of(other.record.keeper.pid)
+    inside = hold(other.record.keeper.pid)
     assert cli("sandbox", "down", "--name", NAME).returncode == 0
     assert leftovers(other.record.identity, other.folder, inside) == []
     assert cli("sandbox", "slurm", "--name", sandbox.record.name, "scontrol", "ping").returncode == 0
 
 
-def test_nothing_is_left_after_the_keeper_was_killed(cli: Cli) -> None:
+def test_nothing_is_left_after_the_keeper_was_killed(cli: Cli, hold: Hold) -> None:
     found = up(cli)
-    inside = namespaces_of(found.record.keeper.pid)
+    inside = hold(found.record.keeper.pid)
     os.kill(found.record.keeper.pid, signal.SIGKILL)
     wait_until(lambda: not found.is_running)
     assert "dead" in cli("sandbox", "list").stdout
@@ -76,7 +90,7 @@ def test_a_dead_one_comes_up_anew(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("moment", ["keeper.json", "record.json", "logs/kube-apiserver.log"])
-def test_nothing_is_left_after_up_was_killed_half_way(cli: Cli, moment: str) -> None:
+def test_nothing_is_left_after_up_was_killed_half_way(cli: Cli, moment: str, hold: Hold) -> None:
     folder = sandboxes() / NAME
     command = [str(CHECKOUT / ".venv/bin/slinky"), "sandbox", "up", "--name", NAME, "--nodes", "3"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -85,21 +99,21 @@ def test_nothing_is_left_after_up_was_killed_half_way(cli: Cli, moment: str) -> 
     kept = read_keeper_file(folder)
     assert kept is not None
     assert is_running(kept.keeper)
-    inside = namespaces_of(kept.keeper.pid)
+    inside = hold(kept.keeper.pid)
     refused = cli("sandbox", "kubectl", "--name", NAME, "get", "pods")
     assert refused.returncode == 1
     assert cli("sandbox", "down", "--name", NAME).returncode == 0
     assert leftovers(kept.identity, folder, inside) == []
 
 
-def test_a_killed_up_is_completed_by_the_next(cli: Cli) -> None:
+def test_a_killed_up_is_completed_by_the_next(cli: Cli, hold: Hold) -> None:
     command = [str(CHECKOUT / ".venv/bin/slinky"), "sandbox", "up", "--name", NAME, "--nodes", "3"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         wait_until((sandboxes() / NAME / "logs/slurmctld.log").exists)
         process.kill()
     kept = read_keeper_file(sandboxes() / NAME)
     assert kept is not None
-    inside = namespaces_of(kept.keeper.pid)
+    inside = hold(kept.keeper.pid)
     up(cli)
     assert leftovers(kept.identity, Path("/nonexistent"), inside) == []
 

@@ -9,7 +9,7 @@ from slinky.sandbox.down import down
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
 from tests.conftest import CHECKOUT, Starter
-from tests.sandbox.leftovers import leftovers, namespaces_of
+from tests.sandbox.leftovers import HeldNamespace, leftovers
 
 pytestmark = pytest.mark.sandbox
 
@@ -133,7 +133,8 @@ def test_the_hosts_kernel_settings_stay_as_they_were(real: Sandbox) -> None:
 
 def test_nothing_is_left_of_it(real: Sandbox) -> None:
     """Last in this module: containers, shims, overlay mounts, cgroups and cables go with the keeper."""
-    inside = namespaces_of(real.record.keeper.pid)
+    inside = HeldNamespace(real.record.keeper.pid)
     assert list(Path("/sys/fs/cgroup").glob(f"**/*{real.record.identity}*"))
     down(real.record.name)
     assert leftovers(real.record.identity, real.folder, inside) == []
+    inside.close()

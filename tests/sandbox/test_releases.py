@@ -1,5 +1,7 @@
 """Every Kubernetes release that is pinned comes up whole. Long: the others than the default are built here."""
 
+import asyncio
+
 import pytest
 
 from slinky.sandbox.kubernetes import GANG_API
@@ -12,8 +14,6 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
 @pytest.mark.parametrize("release", versions().kubernetes.releases)
 async def test_a_release_comes_up_with_its_gang_api_and_add_ons(start_sandbox: Starter, release: str) -> None:
-    import asyncio
-
     shape = Shape(nodes=4, real_nodes=1, addons=ADDONS, kubernetes=release)
     found = await asyncio.to_thread(start_sandbox, f"k{release.replace('.', '')}", shape)
     async with found.kube() as kube:

@@ -37,7 +37,9 @@ def said(number: int, text: str = "what happened") -> bytes:
         (504, said(5004), OutcomeUnknownError, Again.IF_HARMLESS),
         (500, said(-1), OutcomeUnknownError, Again.IF_HARMLESS),
         (500, b"Unspecified error", OutcomeUnknownError, Again.IF_HARMLESS),
-        (503, b"", UnavailableError, Again.ALWAYS),
+        (503, b"upstream connect error or disconnect", OutcomeUnknownError, Again.IF_HARMLESS),
+        (408, b"", OutcomeUnknownError, Again.IF_HARMLESS),
+        (429, b"", UnavailableError, Again.ALWAYS),
     ],
 )
 def test_a_failed_change(status: int, body: bytes, kind: type[Exception], again: Again) -> None:

@@ -35,7 +35,7 @@ def test_the_environment_is_read_each_time(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first")
-    credentials = TokenFile(file)
+    credentials = TokenFile(file, look_every=0)
     assert credentials.token() == "first"
     replacement = tmp_path / "new"
     replacement.write_text("other")  # same length, perhaps the same time: another inode

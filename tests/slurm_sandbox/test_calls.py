@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import tracemalloc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -34,10 +35,10 @@ VERSIONS = ["v0.0.43", "v0.0.44", "v0.0.45"]
 
 
 @pytest.fixture(params=VERSIONS)
-async def each(slurm_sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest) -> AsyncIterator[SlurmClient]:
+async def each(sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest) -> AsyncIterator[SlurmClient]:
     """A client of each version; `slurm` cleans up behind it."""
     assert slurm
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file), version=request.param) as client:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), version=request.param) as client:
         yield client
 
 
@@ -58,8 +59,8 @@ async def test_the_newest_version_is_spoken(slurm: SlurmClient) -> None:
     assert server.has_accounting
 
 
-async def test_a_version_that_is_not_served_is_refused_with_those_that_are(slurm_sandbox: Sandbox) -> None:
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file), version="v0.0.46") as client:
+async def test_a_version_that_is_not_served_is_refused_with_those_that_are(sandbox: Sandbox) -> None:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), version="v0.0.46") as client:
         with pytest.raises(UnsupportedError, match=r"offers v0\.0\.42, v0\.0\.43, v0\.0\.44, v0\.0\.45"):
             await client.ping()
 
@@ -71,7 +72,6 @@ async def test_ping(each: SlurmClient) -> None:
 
 async def test_the_cluster(each: SlurmClient) -> None:
     assert (await each.diag()).jobs_submitted >= 0
-    assert await each.licenses() == []
     shares = {share.name: share for share in await each.shares()}
     assert shares["alice"].is_user
     assert shares["physics"].shares == 40
@@ -85,11 +85,29 @@ async def test_the_cluster(each: SlurmClient) -> None:
         await each.partitions.get("nope")
 
 
-async def test_conf_and_reconfigure(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
+async def test_licenses(each: SlurmClient, sandbox: Sandbox) -> None:
+    name = f"solver{(await each.server()).version.number}"
+    sacctmgr = ("head", "sacctmgr", "--immediate")
+    await sandbox.link.run(
+        *sacctmgr, "add", "resource", f"name={name}", "server=flex", "count=50", "type=license", "cluster=sandbox", "allowed=100"
+    )
+    try:
+
+        async def told() -> bool:
+            return any(license.name == f"{name}@flex" for license in await each.licenses())
+
+        await until(told, "slurmctld knowing the licenses")
+        found = next(license for license in await each.licenses() if license.name == f"{name}@flex")
+        assert (found.total, found.used, found.free, found.is_remote) == (50, 0, 50, True)
+    finally:
+        await sandbox.link.run(*sacctmgr, "delete", "resource", f"name={name}", "server=flex")
+
+
+async def test_conf_and_reconfigure(slurm: SlurmClient, sandbox: Sandbox) -> None:
     assert (await slurm.conf())["ClusterName"] == "sandbox"
     await slurm.reconfigure()
     await until(slurm.is_up, "slurmctld answering after a reconfigure")
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file), version="v0.0.44") as older:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), version="v0.0.44") as older:
         with pytest.raises(UnsupportedError, match=r"26\.05"):
             await older.conf()
 
@@ -202,20 +220,24 @@ async def test_a_signal_other_than_kill_is_sent(slurm: SlurmClient) -> None:
     await slurm.jobs.cancel(job_id, signal="KILL")
 
 
-async def test_a_batch_job_is_submitted_held_and_requeued(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
+async def test_a_batch_job_is_submitted_held_and_requeued(slurm: SlurmClient, sandbox: Sandbox) -> None:
     job_id = (await slurm.jobs.submit(SCRIPT)).job_id
     job = await slurm.jobs.get(job_id)
     assert not job.is_external
     assert job.is_pending
-    with pytest.raises(RefusedError) as caught:  # it never ran, so there is nothing to requeue: the call arrives all the same
+    with pytest.raises(RefusedError, match="2024"):  # it is pending: there is nothing to requeue
         await slurm.jobs.requeue(job_id)
-    assert caught.value.number
+    for requeue in (slurm.jobs.requeue(job_id), slurm.jobs.requeue_many([job_id])):
+        await slurm.jobs.cancel(job_id)
+        assert (await slurm.jobs.get(job_id)).is_finished
+        await requeue
+        assert (await slurm.jobs.get(job_id)).is_pending
     with pytest.raises(ConfigurationError):
         await slurm.jobs.submit(JobDescription(name="no script"))
     external = await slurm.jobs.submit_external(SMALL)
     with pytest.raises(RefusedError, match="2039"):
         await slurm.jobs.requeue(external.job_id)
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file), version="v0.0.44") as older:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), version="v0.0.44") as older:
         with pytest.raises(UnsupportedError, match=r"26\.05"):
             await older.jobs.requeue(job_id)
 
@@ -265,10 +287,10 @@ async def test_a_chosen_id_is_refused_the_second_time(slurm: SlurmClient) -> Non
         await slurm.jobs.submit_external(chosen)
 
 
-async def test_a_job_is_found_by_its_marker_by_a_client_that_did_not_submit_it(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
+async def test_a_job_is_found_by_its_marker_by_a_client_that_did_not_submit_it(slurm: SlurmClient, sandbox: Sandbox) -> None:
     marker = f"workload-{time.time_ns()}"
     marked = await slurm.jobs.submit_external(SMALL, marker=marker, marker_in="admin_comment")
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file)) as other:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file)) as other:
         found = await other.jobs.find(marker, marker_in="admin_comment")
         assert found
         assert found.job_id == marked.job_id
@@ -278,12 +300,34 @@ async def test_a_job_is_found_by_its_marker_by_a_client_that_did_not_submit_it(s
         assert await other.jobs.find_all(f"{marker}-b") == [later.job_id]
 
 
+async def test_a_ping_does_not_wait_behind_bulk(slurm: SlurmClient) -> None:
+    submits = [asyncio.create_task(slurm.jobs.submit_external(JobDescription(tasks=1, partition="bridge", hold=True))) for _ in range(300)]
+    await asyncio.sleep(0)
+    assert await slurm.is_up()
+    assert sum(submit.done() for submit in submits) < 100
+    assert len({submitted.job_id for submitted in await asyncio.gather(*submits)}) == 300
+
+
+async def test_a_full_list_is_read_with_bounded_memory(slurm: SlurmClient) -> None:
+    await asyncio.gather(*(slurm.jobs.submit_external(JobDescription(tasks=1, partition="bridge", hold=True)) for _ in range(300)))
+    tracemalloc.start()
+    try:
+        count = 0
+        async for _ in slurm.jobs.stream():
+            count += 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count >= 300
+    assert peak < 1_300_000, f"{count} jobs of 9 KB took {peak:,} bytes"
+
+
 # Who asks
 
 
-async def test_an_ordinary_user_may_submit_her_own_and_no_more(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
-    key = slurm_sandbox.head / "etc/slurm/jwt_hs256.key"
-    async with SlurmClient(slurm_sandbox.slurm_server, MintedToken(key, "alice", lifespan=60)) as alice:
+async def test_an_ordinary_user_may_submit_her_own_and_no_more(slurm: SlurmClient, sandbox: Sandbox) -> None:
+    key = sandbox.head / "etc/slurm/jwt_hs256.key"
+    async with SlurmClient(sandbox.slurm_server, MintedToken(key, "alice", lifespan=60)) as alice:
         mine = await alice.jobs.submit_external(SMALL)
         assert (await alice.jobs.get(mine.job_id)).user_name == "alice"
         others = await slurm.jobs.submit_external(SMALL)
@@ -293,6 +337,12 @@ async def test_an_ordinary_user_may_submit_her_own_and_no_more(slurm: SlurmClien
             await alice.nodes.drain("kwok-00", "not hers")
         await alice.jobs.cancel(mine.job_id)
     assert not (await slurm.nodes.get("kwok-00")).is_drained
+
+
+async def test_an_administrator_asks_as_a_user(slurm: SlurmClient, sandbox: Sandbox) -> None:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file, user="bob")) as as_bob:
+        submitted = await as_bob.jobs.submit_external(SMALL)
+    assert (await slurm.jobs.get(submitted.job_id)).user_name == "bob"
 
 
 # Nodes
@@ -331,7 +381,7 @@ async def test_update_of_nodes(each: SlurmClient) -> None:
     await each.nodes.update("kwok-13", NodeChange(comment="", weight=1))
 
 
-async def test_nodes_are_made_and_removed(slurm: SlurmClient, slurm_sandbox: Sandbox) -> None:
+async def test_nodes_are_made_and_removed(slurm: SlurmClient, sandbox: Sandbox) -> None:
     plain = NodeDescription(
         name="made-[1-3]",
         address="127.9.0.[1-3]",
@@ -359,7 +409,7 @@ async def test_nodes_are_made_and_removed(slurm: SlurmClient, slurm_sandbox: San
             await slurm.nodes.delete(name)
     with pytest.raises(NotFoundError):
         await slurm.nodes.delete("made-1")
-    async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file), version="v0.0.43") as older:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), version="v0.0.43") as older:
         with pytest.raises(UnsupportedError, match=r"25\.11"):
             await older.nodes.create(plain)
 
@@ -378,10 +428,16 @@ async def test_accounting(each: SlurmClient) -> None:
     assert (qos["high"].priority, sorted(qos["high"].preempt.over)) == (1000, ["low", "normal"])
     assert [cluster.name for cluster in await accounting.clusters()] == ["sandbox"]
     assert {"cpu", "mem", "gres"} <= {tres.type for tres in await accounting.tres()}
-    assert await accounting.wckeys() == []
     for missing in (accounting.account("nope"), accounting.user("nope"), accounting.job(99999999)):
         with pytest.raises(NotFoundError):
             await missing
+
+
+async def test_wckeys(each: SlurmClient) -> None:
+    name = f"key{(await each.server()).version.number}"
+    await each.call("POST", "/slurmdb/{version}/wckeys/", {"wckeys": [{"name": name, "user": "alice", "cluster": "sandbox"}]})
+    [found] = [wckey for wckey in await each.accounting.wckeys() if wckey.name == name]
+    assert (found.user, found.cluster) == ("alice", "sandbox")
 
 
 async def test_jobs_of_the_past(each: SlurmClient) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import random
 import shutil
+import signal
+import traceback
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import (
     AuthenticationError,
+    BadAnswerError,
     CircuitOpenError,
     DeadlineError,
     JobDescription,
@@ -112,11 +115,11 @@ async def test_a_stall_of_30_seconds_ends_at_the_deadline(through: SlurmClient, 
     assert asyncio.get_running_loop().time() - began < 2
 
 
-async def test_401_is_answered_with_the_rotated_token(slurm_sandbox: Sandbox, proxy: FaultProxy, tmp_path: Path) -> None:
+async def test_401_is_answered_with_the_rotated_token(sandbox: Sandbox, proxy: FaultProxy, tmp_path: Path) -> None:
     """The first token is refused by the real Slurm; while that answer is on its way the file gets the good one."""
     file = tmp_path / "token"
-    shutil.copy(slurm_sandbox.token_file, file)
-    async with SlurmClient(proxy.url, TokenFile(file), limits=QUICK) as client:
+    shutil.copy(sandbox.token_file, file)
+    async with SlurmClient(proxy.url, TokenFile(file, look_every=0), limits=QUICK) as client:
         await client.server()
         good = file.read_text()
         file.write_text("not.a.token")
@@ -135,9 +138,9 @@ async def test_401_is_answered_with_the_rotated_token(slurm_sandbox: Sandbox, pr
             await client.jobs.states()
 
 
-async def test_the_circuit_opens_and_a_ping_closes_it(slurm_sandbox: Sandbox, proxy: FaultProxy, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_circuit_opens_and_a_ping_closes_it(sandbox: Sandbox, proxy: FaultProxy, caplog: pytest.LogCaptureFixture) -> None:
     limits = Limits(deadline=3, attempt=1, attempts=1, circuit_threshold=3)
-    async with SlurmClient(proxy.url, TokenFile(slurm_sandbox.token_file), limits=limits) as client:
+    async with SlurmClient(proxy.url, TokenFile(sandbox.token_file), limits=limits) as client:
         await client.server()
         with caplog.at_level(logging.INFO, "slinky.slurm"):
             async with proxy.refusing():
@@ -159,7 +162,7 @@ async def test_the_circuit_opens_and_a_ping_closes_it(slurm_sandbox: Sandbox, pr
         assert "answers pings again" in caplog.text
 
 
-async def test_slurmctld_stopped_and_started(slurm_sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest) -> None:
+async def test_slurmctld_stopped_and_started(sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest) -> None:
     """A submit while slurmctld is down is known not to be done; a `once` submit waits for it; a watch goes on."""
     mark = marker(request)
     await slurm.jobs.find("nothing")
@@ -169,7 +172,7 @@ async def test_slurmctld_stopped_and_started(slurm_sandbox: Sandbox, slurm: Slur
         assert transition.after
         if transition.after.is_running:
             break
-    part = await slurm_sandbox.stop("slurmctld")
+    part = await sandbox.stop("slurmctld")
     try:
         assert not await slurm.is_up()
         with pytest.raises(UnavailableError) as caught:
@@ -177,7 +180,7 @@ async def test_slurmctld_stopped_and_started(slurm_sandbox: Sandbox, slurm: Slur
         assert caught.value.number == 1800
         pending = asyncio.create_task(slurm.jobs.submit_external(JOB, marker=mark, once=True, settle=1))
     finally:
-        await slurm_sandbox.link.start(part)
+        await sandbox.link.start(part)
     submitted = await pending
     assert await slurm.jobs.find_all(mark) == [submitted.job_id]
     await slurm.jobs.cancel(watched.job_id)
@@ -187,7 +190,7 @@ async def test_slurmctld_stopped_and_started(slurm_sandbox: Sandbox, slurm: Slur
 
 
 async def test_no_job_is_lost_or_doubled_in_1000_submits_through_random_faults(
-    slurm: SlurmClient, slurm_sandbox: Sandbox, proxy: FaultProxy, request: pytest.FixtureRequest
+    slurm: SlurmClient, sandbox: Sandbox, proxy: FaultProxy, request: pytest.FixtureRequest
 ) -> None:
     faults = [*BEFORE_IT_WAS_DONE, *AFTER_IT_WAS_DONE]
     dice = random.Random(20)  # the same faults each time; their order depends on what the machine does
@@ -202,7 +205,7 @@ async def test_no_job_is_lost_or_doubled_in_1000_submits_through_random_faults(
 
     mark = marker(request)
     limits = Limits(deadline=1.5, attempt=1.5, attempts=5, first_pause=0.02, longest_pause=0.2)
-    async with SlurmClient(proxy.url, TokenFile(slurm_sandbox.token_file), limits=limits) as client:
+    async with SlurmClient(proxy.url, TokenFile(sandbox.token_file), limits=limits) as client:
         await client.server()
         await client.jobs.find("nothing")
         proxy.plan = plan
@@ -222,3 +225,88 @@ async def test_no_job_is_lost_or_doubled_in_1000_submits_through_random_faults(
     assert len(set(ids)) == 1000
     assert markers == {f"{mark}:{number}": 1 for number in range(1000)}
     assert min(struck[fault] for fault in faults) >= 3, f"too few faults to mean anything: {struck}"
+
+
+async def test_a_job_that_slurmctld_makes_after_its_sender_gave_up_is_found(
+    sandbox: Sandbox, slurm: SlurmClient, request: pytest.FixtureRequest
+) -> None:
+    """slurmctld stands still while a submit waits in its socket, and carries it out when it goes on."""
+    mark = marker(request)
+    await slurm.jobs.find("nothing")
+    await sandbox.link.signal("slurmctld", signal.SIGSTOP)
+    try:
+        pending = asyncio.create_task(slurm.within(2).jobs.submit_external(JOB, marker=mark, once=True, settle=5))
+
+        async def gave_up() -> bool:
+            return slurm._connection.transport.circuit._failures > 0
+
+        await until(gave_up, "the submit giving up")
+    finally:
+        await sandbox.link.signal("slurmctld", signal.SIGCONT)
+    submitted = await pending
+    assert submitted.message == "found by its marker"
+    assert await slurm.jobs.find_all(mark) == [submitted.job_id]
+
+
+async def test_the_same_marker_at_the_same_time_is_one_job(slurm: SlurmClient, request: pytest.FixtureRequest) -> None:
+    mark = marker(request)
+    submitted = await asyncio.gather(*(slurm.jobs.submit_external(JOB, marker=mark, once=True) for _ in range(10)))
+    assert len({each.job_id for each in submitted}) == 1
+    assert len(await slurm.jobs.find_all(mark)) == 1
+
+
+async def test_finding_a_marker_costs_one_full_list_and_then_the_new_jobs_alone(
+    slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy, request: pytest.FixtureRequest
+) -> None:
+    mark = marker(request)
+
+    def asked() -> list[str]:
+        paths = [heard.path.partition("v0.0.45/")[2] for heard in proxy.heard]
+        proxy.heard.clear()
+        return paths
+
+    await through.jobs.find("nothing")
+    assert asked().count("jobs/") == 1
+    ids = [(await slurm.jobs.submit_external(JOB, marker=f"{mark}-{number}")).job_id for number in range(3)]
+    assert await through.jobs.find_all(f"{mark}-1") == [ids[1]]
+    assert sorted(asked()) == sorted(["jobs/state/", *(f"job/{job_id}" for job_id in ids)])
+    assert await through.jobs.find_all(f"{mark}-2") == [ids[2]]
+    assert asked() == ["jobs/state/"]
+
+
+async def test_a_stream_that_breaks_says_so(slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy) -> None:
+    await slurm.jobs.submit_external(JOB)
+    for fault, error in (
+        (Fault.DONE_TRUNCATED, BadAnswerError),
+        (Fault.DONE_RESET_MIDDLE, UnavailableError),
+        (Fault.PLAIN_500, UnavailableError),
+    ):
+        proxy.plan = Once(fault, "GET", "/jobs/")
+        with pytest.raises(error):
+            [job async for job in through.jobs.stream()]
+    proxy.plan = Once(Fault.STALL, "GET", "/jobs/")
+    with pytest.raises(DeadlineError):
+        [job async for job in through.within(1).jobs.stream()]
+    assert [job async for job in through.jobs.stream()]
+    assert through._connection.transport.lanes.in_flight == 0
+
+
+async def test_no_token_reaches_a_log_or_an_error_whatever_breaks(
+    through: SlurmClient, proxy: FaultProxy, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = sandbox.token_file.read_text().strip()
+    shown: list[str] = []
+    with caplog.at_level(logging.DEBUG):
+        for fault in Fault:
+            for method, ending in (("POST", "/job/submit"), ("GET", "/state/")):
+                proxy.plan = plan = Once(fault, method, ending)
+                try:
+                    await (through.within(1).jobs.submit_external(JOB) if method == "POST" else through.jobs.states())
+                except SlurmError as error:
+                    shown += traceback.format_exception(error)
+                assert plan.struck
+    assert shown
+    assert caplog.records
+    assert token not in "".join(shown)
+    assert token not in caplog.text
+    assert token.split(".")[2] not in caplog.text

@@ -69,18 +69,18 @@ def names(dice: random.Random) -> list[str]:
     return [name for name in found if name]
 
 
-def test_hostnames(slurm_sandbox: Sandbox) -> None:
+def test_hostnames(sandbox: Sandbox) -> None:
     dice = random.Random(1)
     lists = [text for text in (expression(dice) for _ in range(COUNT)) if len(expand(text)) <= 400]
     assert len(lists) > COUNT * 0.9
-    answers = scontrol(slurm_sandbox, [f"show hostnames {text}" for text in lists])
+    answers = scontrol(sandbox, [f"show hostnames {text}" for text in lists])
     wrong = [(text, expand(text)[:5], answer[:5]) for text, answer in zip(lists, answers, strict=True) if expand(text) != answer]
     assert wrong[:5] == []
 
 
-def test_hostlist(slurm_sandbox: Sandbox) -> None:
+def test_hostlist(sandbox: Sandbox) -> None:
     dice = random.Random(2)
     lists = [names(dice) for _ in range(COUNT)]
-    answers = scontrol(slurm_sandbox, [f"show hostlist {','.join(found)}" for found in lists])
+    answers = scontrol(sandbox, [f"show hostlist {','.join(found)}" for found in lists])
     wrong = [(found, compress(found), answer) for found, answer in zip(lists, answers, strict=True) if [compress(found)] != answer]
     assert wrong[:5] == []

@@ -26,9 +26,9 @@ def models() -> Iterator[type[msgspec.Struct]]:
 
 
 @pytest.fixture(scope="module")
-def document(slurm_sandbox: Sandbox) -> dict[str, Any]:
+def document(sandbox: Sandbox) -> dict[str, Any]:
     async def fetch() -> dict[str, Any]:
-        async with SlurmClient(slurm_sandbox.slurm_server, TokenFile(slurm_sandbox.token_file)) as client:
+        async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file)) as client:
             return await client.call("GET", "/openapi/v3")
 
     return asyncio.run(fetch())

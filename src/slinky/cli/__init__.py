@@ -7,7 +7,9 @@ import click
 from slinky import __version__
 from slinky.cli.demo import demo
 from slinky.cli.sandbox import sandbox
+from slinky.cli.slurm import slurm
 from slinky.sandbox import SandboxError
+from slinky.slurm import SlurmError
 
 __all__ = ["main"]
 
@@ -20,11 +22,12 @@ def slinky() -> None:
 
 slinky.add_command(sandbox)
 slinky.add_command(demo)
+slinky.add_command(slurm)
 
 
 def main() -> None:
     try:
         slinky()
-    except SandboxError as error:
+    except (SandboxError, SlurmError) as error:
         click.echo(f"slinky: {error}", err=True)
         sys.exit(1)

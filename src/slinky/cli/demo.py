@@ -15,9 +15,10 @@ from slinky.sandbox.client import Kube, SlurmRest
 from slinky.sandbox.down import down
 from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.kwoknodes import register
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import Shape
-from slinky.sandbox.up import register_nodes, up
+from slinky.sandbox.up import up
 
 __all__ = ["demo"]
 
@@ -51,7 +52,7 @@ async def _demo(console: Console, nodes: int) -> None:
         _say(console, "Kubernetes has nodes; Slurm has none yet")
         await _show(console, sandbox, "sinfo", "kubectl get nodes")
         _say(console, f"register the {nodes} nodes in Slurm, as external nodes")
-        await register_nodes(sandbox)
+        await register(sandbox)
         _say(console, "a pod that wants 4 CPUs and a GPU, with a scheduler of its own: nobody places it")
         await kube.post("/api/v1/namespaces/default/pods", _pod())
         _say(console, "the same as an external job, POST /slurm/v0.0.45/job/submit")
@@ -142,9 +143,5 @@ async def _show(console: Console, sandbox: Sandbox, slurm: str, kubectl: str) ->
         str(sandbox.folder / "bin/kubectl"), *kubectl.split()[1:], stdout=asyncio.subprocess.PIPE, env=sandbox.exports()
     )
     shown = (await process.communicate())[0].decode()
-    command = kubectl.replace("--output", "-o")
-    panels = [
-        Panel(told.rstrip(), title=slurm.split()[0]),
-        Panel("\n".join(line[:58].rstrip() for line in shown.splitlines()), title=command),
-    ]
+    panels = [Panel(told.rstrip(), title=slurm.split()[0]), Panel(shown.rstrip(), title=kubectl.partition(" --")[0])]
     console.print(Columns(panels, equal=False, expand=False))

@@ -105,7 +105,7 @@ _PLURALS = {
 
 
 class SlurmRest(Rest):
-    """slurmrestd, as root. Slurm tells errors in the body too, with status 200 or 500."""
+    """slurmrestd by plain HTTP, as root. Slurm tells errors in the body too, with status 200 or 500. What is more than a look or a measurement uses `slinky.slurm`."""
 
     VERSION = "v0.0.45"
 

@@ -1,4 +1,4 @@
-"""Take a sandbox down, whatever state it is in: the keeper's end takes processes, mounts and interfaces with it; then cgroups and files.
+"""Take a sandbox down, whatever state it is in: the keeper's end takes processes and mounts with it; then the cable, cgroups and files.
 
 What must stay true: only the process that was written down as this sandbox's keeper is signalled; nothing outside the
 sandbox's own folder and cgroups is removed; doing it twice is doing it once.
@@ -13,6 +13,7 @@ from slinky.sandbox.cache import lock, sandboxes
 from slinky.sandbox.cgroups import cgroup_name, roots
 from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.identity import end_process, read_keeper_file
+from slinky.sandbox.kernel import delete_interface
 from slinky.sandbox.network import interface
 
 __all__ = ["down", "remove"]
@@ -27,7 +28,6 @@ def down(name: str, keep_logs: Path | None = None) -> bool:
         if keep_logs and logs.exists():
             shutil.copytree(logs, keep_logs, dirs_exist_ok=True)
         remove(name)
-    (sandboxes() / f"{name}.lock").unlink(missing_ok=True)
     return True
 
 
@@ -36,20 +36,10 @@ def remove(name: str) -> None:
     folder = sandboxes() / name
     if kept := read_keeper_file(folder):
         end_process(kept.keeper)
-        _wait_for_interface(kept.identity)
+        delete_interface(interface(kept.identity))  # the kernel would, but in its own time
         _remove_cgroups(cgroup_name(kept.identity))
     if folder.exists():
         shutil.rmtree(folder)
-
-
-def _wait_for_interface(identity: str, seconds: float = 10) -> None:
-    """The kernel removes a network namespace a moment after its last process."""
-    path = Path("/sys/class/net") / interface(identity)
-    deadline = time.monotonic() + seconds
-    while path.exists():
-        if time.monotonic() > deadline:
-            raise SandboxError(f"interface {path.name} is still there {seconds:g} s after its sandbox ended")
-        time.sleep(0.02)
 
 
 def _remove_cgroups(name: str) -> None:

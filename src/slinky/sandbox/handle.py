@@ -18,6 +18,7 @@ from slinky.sandbox.keeper import Part
 from slinky.sandbox.link import KeeperLink
 from slinky.sandbox.network import Addresses
 from slinky.sandbox.shape import Shape
+from slinky.slurm import SlurmClient, TokenFile
 
 __all__ = ["INSIDE_PATH", "Record", "Sandbox", "names"]
 
@@ -106,7 +107,12 @@ class Sandbox:
     def kube(self, connections: int = 32) -> Kube:
         return Kube(self.head / "etc/kubernetes", self.kube_server, connections)
 
+    def slurm_client(self) -> SlurmClient:
+        """Slurm, as root."""
+        return SlurmClient(self.slurm_server, TokenFile(self.token_file))
+
     def slurm(self, connections: int = 16) -> SlurmRest:
+        """The same by plain HTTP, for measuring and showing what lies below the client."""
         return SlurmRest(self.slurm_server, self.token_file.read_text().strip(), connections=connections)
 
     def save(self) -> None:

@@ -1,7 +1,10 @@
-"""The few Linux calls that Python 3.11 has no name for: namespaces, mounts, a change of root. Errors are OSError with the call's name."""
+"""The few Linux calls that Python 3.11 has no name for: namespaces, mounts, a change of root, the end of an interface. Errors are OSError with the call's name."""
 
 import ctypes
+import errno
 import os
+import socket
+import struct
 from pathlib import Path
 
 __all__ = [
@@ -16,9 +19,9 @@ __all__ = [
     "MS_SHARED",
     "MS_SLAVE",
     "bind",
+    "delete_interface",
     "mount",
     "pivot_root",
-    "set_death_signal",
     "sethostname",
     "unshare",
 ]
@@ -36,8 +39,10 @@ MS_PRIVATE = 1 << 18
 MS_SLAVE = 1 << 19
 MS_SHARED = 1 << 20
 MNT_DETACH = 2
+OLD_ROOT = ".old-root"
 
-_PR_SET_PDEATHSIG = 1
+_RTM_DELLINK = 17
+_NLM_F_REQUEST, _NLM_F_ACK = 1, 4
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -69,19 +74,32 @@ def bind(source: Path, target: Path, *, read_only: bool = False, recursive: bool
 
 def pivot_root(new_root: Path) -> None:
     """Make `new_root` (a mount point) the root of this mount namespace, and let go of the old one."""
-    old = new_root / ".old"
+    old = new_root / OLD_ROOT
     old.mkdir(exist_ok=True)
     number = _SYS_PIVOT_ROOT[os.uname().machine]
     _check(_libc.syscall(number, str(new_root).encode(), str(old).encode()), "pivot_root")
     os.chdir("/")
-    _check(_libc.umount2(b"/.old", MNT_DETACH), "umount of the old root")
-    os.rmdir("/.old")  # noqa: PTH106
+    _check(_libc.umount2(f"/{OLD_ROOT}".encode(), MNT_DETACH), "umount of the old root")
+    os.rmdir(f"/{OLD_ROOT}")  # noqa: PTH106
 
 
 def sethostname(name: str) -> None:
     _check(_libc.sethostname(name.encode(), len(name)), "sethostname")
 
 
-def set_death_signal(signal: int) -> None:
-    """Have the kernel send `signal` to this process when its parent ends."""
-    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl")
+def delete_interface(name: str) -> bool:
+    """Remove a network interface (and so the other end of its cable). False where there is none of that name."""
+    try:
+        index = socket.if_nametoindex(name)
+    except OSError:
+        return False
+    about = struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, 0, 0)
+    header = struct.pack("=IHHII", 16 + len(about), _RTM_DELLINK, _NLM_F_REQUEST | _NLM_F_ACK, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
+        kernel.settimeout(10)
+        kernel.bind((0, 0))
+        kernel.send(header + about)
+        (number,) = struct.unpack_from("=i", kernel.recv(4096), 16)
+    if number not in (0, -errno.ENODEV):
+        raise OSError(-number, f"removal of interface {name}: {os.strerror(-number)}")
+    return True

@@ -44,7 +44,8 @@ def furnish(folder: Path, root: Path) -> None:
 
 def host_folders() -> list[str]:
     """The host's own top-level folders (/home, /root, /tmp, /work …): where people keep their scripts."""
-    return [f"/{entry.name}" for entry in os.scandir("/") if entry.name not in OWN and entry.is_dir(follow_symlinks=False)]
+    own = (entry for entry in os.scandir("/") if entry.is_dir(follow_symlinks=False))
+    return [f"/{entry.name}" for entry in own if entry.name not in OWN and not entry.name.startswith(".")]
 
 
 def hold(machine: Machine) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from slinky.sandbox.keeper import Part
 from slinky.sandbox.network import Addresses
 from slinky.sandbox.shape import Shape
+from slinky.slurm import NodeDescription, NodeGres
 
 __all__ = ["ACCOUNTING", "DATABASE", "accounts", "external_node", "parts", "write_files"]
 
@@ -205,27 +206,20 @@ def accounts() -> Iterator[list[str]]:
     yield [*start, "modify", "user", "root", "set", f"QOS={every}", "DefaultQOS=normal"]
 
 
-def external_node(name: str, address: str, shape: Shape) -> str:
-    """The description of a node without a slurmd, for `scontrol create` or `new/node/`.
-
-    With sockets and cores told, Slurm schedules twice as fast as with bare CPUs; threads stay CPUs, as Kubernetes counts them.
-    """
+def external_node(name: str, address: str, shape: Shape) -> NodeDescription:
+    """A node without a slurmd. With sockets and cores told, Slurm schedules twice as fast as with bare CPUs; threads stay CPUs, as Kubernetes counts them."""
     cpus = shape.node_cpus
     sockets = 2 if cpus % 4 == 0 else 1
     threads = 2 if cpus % 2 == 0 else 1
-    words = [
-        f"NodeName={name}",
-        "State=EXTERNAL",
-        f"NodeAddr={address}",
-        f"CPUs={cpus}",
-        "Boards=1",
-        f"SocketsPerBoard={sockets}",
-        f"CoresPerSocket={cpus // sockets // threads}",
-        f"ThreadsPerCore={threads}",
-        f"RealMemory={shape.node_memory_mib}",
-        "Features=bridge",
-    ]
-    if shape.node_gpus:
-        files = f"gpu-[0-{shape.node_gpus - 1}]" if shape.node_gpus > 1 else "gpu-0"
-        words += [f"Gres=gpu:{shape.node_gpus}", f'GresConf="count={shape.node_gpus},name=gpu,file={files}"']
-    return " ".join(words)
+    return NodeDescription(
+        name=name,
+        address=address,
+        cpus=cpus,
+        boards=1,
+        sockets_per_board=sockets,
+        cores_per_socket=cpus // sockets // threads,
+        threads_per_core=threads,
+        real_memory=shape.node_memory_mib,
+        features=["bridge"],
+        gres=[NodeGres(name="gpu", count=shape.node_gpus)] if shape.node_gpus else [],
+    )

@@ -12,14 +12,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from slinky.sandbox import addons, kubernetes, realnodes, slurm
+from slinky.sandbox import addons, kubernetes, kwoknodes, realnodes, slurm
 from slinky.sandbox.cache import lock, require_room, sandboxes
-from slinky.sandbox.client import Kube
 from slinky.sandbox.debian import build_root
 from slinky.sandbox.down import remove
 from slinky.sandbox.errors import CircumstanceError, SandboxError, UsageError, last_lines
@@ -32,7 +31,7 @@ from slinky.sandbox.network import choose, plug_head
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import Shape
 
-__all__ = ["Built", "build", "check_circumstances", "register_nodes", "side_by_side", "up"]
+__all__ = ["Built", "build", "check_circumstances", "up"]
 
 NETWORK_LOCK = "\0slinky-sandbox-network"
 
@@ -208,11 +207,11 @@ async def _start_slurm(sandbox: Sandbox, progress: Progress) -> None:
         sandbox.token_file.write_text(token.strip().removeprefix("SLURM_JWT="))
         step.say("slurmrestd")
         await link.start(parts["slurmrestd"])
-        async with sandbox.slurm() as rest:
-            await sandbox.until("slurmrestd", "it reached slurmctld", lambda: rest.slurm("GET", "ping/"))
+        async with sandbox.slurm_client() as found:
+            await sandbox.until("slurmrestd", "it reached slurmctld", found.is_up)
     if sandbox.record.shape.register and sandbox.record.shape.nodes:
         with progress.step("registering the nodes in Slurm"):
-            await register_nodes(sandbox)
+            await kwoknodes.register(sandbox)
 
 
 async def _start_kubernetes(sandbox: Sandbox, built: Built, progress: Progress) -> None:
@@ -236,53 +235,10 @@ async def _start_kubernetes(sandbox: Sandbox, built: Built, progress: Progress) 
             )
         if shape.nodes:
             with progress.step(f"{shape.nodes} kwok nodes") as step:
-                await _make_nodes(sandbox, kube)
-                await sandbox.until("kwok", "all nodes were Ready", lambda: _all_ready(kube, shape.nodes, step.say), 180)
+                await kwoknodes.make(sandbox, kube)
+                await sandbox.until("kwok", "all nodes were Ready", lambda: kwoknodes.all_ready(kube, shape.nodes, step.say), 180)
         await realnodes.start_nodes(sandbox, kube, progress)
         await addons.start(sandbox, kube, built.manifests, progress)
-
-
-async def _make_nodes(sandbox: Sandbox, kube: Kube) -> None:
-    await side_by_side(24, (kube.post("/api/v1/nodes", node) for node in kubernetes.kwok_nodes(sandbox.record.shape)))
-
-
-async def _all_ready(kube: Kube, wanted: int, say: Callable[[str], None]) -> bool:
-    listed = await kube.get("/api/v1/nodes?labelSelector=type%3Dkwok")
-    ready = sum(_is_ready(node) for node in listed["items"])
-    say(f"{ready} of {wanted} ready")
-    return bool(ready == wanted)
-
-
-def _is_ready(node: dict[str, Any]) -> bool:
-    conditions = {c["type"]: c["status"] for c in node["status"].get("conditions", [])}
-    keys = {taint["key"] for taint in node["spec"].get("taints", [])}
-    return conditions.get("Ready") == "True" and "node.kubernetes.io/not-ready" not in keys
-
-
-async def register_nodes(sandbox: Sandbox) -> None:
-    """Tell Slurm of the kwok nodes as external nodes.
-
-    One call a node: a hostlist would do for all, but with GPUs Slurm 26.05 understands `GresConf` for the first name only.
-    """
-    async with sandbox.slurm() as rest:
-
-        def tell(node: dict[str, Any]) -> Awaitable[Any]:
-            address = node["status"]["addresses"][0]["address"]
-            description = slurm.external_node(node["metadata"]["name"], address, sandbox.record.shape)
-            return rest.slurm("POST", "new/node/", {"node_conf": description})
-
-        await side_by_side(16, (tell(node) for node in kubernetes.kwok_nodes(sandbox.record.shape)))
-
-
-async def side_by_side(places: int, work: Iterable[Awaitable[Any]]) -> None:
-    """Everything in `work`, at most `places` at once; the first error ends it."""
-    queue = iter(work)
-
-    async def worker() -> None:
-        for item in queue:
-            await item
-
-    await asyncio.gather(*(worker() for _ in range(places)))
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@
 
 from slinky.slurm.address import TLS
 from slinky.slurm.client import SlurmClient
+from slinky.slurm.completion import JobCompletion
 from slinky.slurm.credentials import Credentials, EnvironmentToken, FixedToken, MintedToken, TokenFile
 from slinky.slurm.descriptions import JobDescription, NodeChange, NodeDescription, NodeGres
 from slinky.slurm.errors import (
@@ -60,6 +61,7 @@ __all__ = [
     "Gres",
     "Infinite",
     "Job",
+    "JobCompletion",
     "JobDescription",
     "JobFlag",
     "JobState",

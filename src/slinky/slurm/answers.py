@@ -93,10 +93,11 @@ def failed_answer(request: str, changes: bool, status: int, text: bytes) -> Faul
         return Fault(ForbiddenError(said, request=request), Again.NEVER)
     if status == 404:
         return Fault(UnsupportedError(f"the server has no such path: {said}", request=request), Again.NEVER)
-    if status in (429, 503):
+    if status == 429:
         return Fault(UnavailableError(said, request=request), Again.ALWAYS)
-    if 400 <= status < 500:
+    if 400 <= status < 500 and status != 408:
         return Fault(RefusedError(said, request=request), Again.NEVER)
+    # 503 too: a gateway says it also when the connection behind it broke after the request went through.
     return Fault(_broken(request, changes, f"HTTP {status}: {said}", None), Again.IF_HARMLESS)
 
 

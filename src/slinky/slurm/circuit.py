@@ -28,14 +28,11 @@ class Circuit:
         self._failures = 0
         self._why = ""
         self._opened_at = 0.0
+        self.is_open = False
         self._closed = asyncio.Event()
         self._closed.set()
         self._prober: asyncio.Task[None] | None = None
         self._stopped = False
-
-    @property
-    def is_open(self) -> bool:
-        return not self._closed.is_set()
 
     def check(self, request: str) -> None:
         """Raise if it is open."""
@@ -51,6 +48,7 @@ class Circuit:
         if self._failures < self.threshold or self.is_open or self._stopped:
             return
         self._why, self._opened_at = why[:200], time.monotonic()
+        self.is_open = True
         self._closed.clear()
         log.warning("Slurm failed %d times in a row (%s): no requests until a ping succeeds", self._failures, self._why)
         self._prober = asyncio.create_task(self._probe(), name="slinky.slurm circuit")
@@ -73,5 +71,6 @@ class Circuit:
             await asyncio.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311
             pause = min(pause * 2, self._slowest)
         self._failures = 0
+        self.is_open = False
         self._closed.set()
         log.info("Slurm answers pings again, after %.1f s", time.monotonic() - self._opened_at)

@@ -84,7 +84,7 @@ class Connection:
     async def read(self, path: str, decoder: Decodes[E], params: Params | None = None, lane: Lane = Lane.NORMAL) -> E:
         """GET something that changes nothing."""
         request = Request(method="GET", path=await self.path(path), params=pairs(params), lane=lane, deadline=self.deadline)
-        return await self.transport.call(request, decoder)
+        return await self._call(request, decoder)
 
     async def change(
         self,
@@ -108,11 +108,18 @@ class Connection:
             lane=lane,
             deadline=self.deadline,
         )
-        return await self.transport.call(request, decoder)
+        return await self._call(request, decoder)
+
+    async def _call(self, request: Request, decoder: Decodes[E]) -> E:
+        try:
+            return await self.transport.call(request, decoder)
+        except UnsupportedError:
+            self._found.clear()  # the path is gone: perhaps Slurm was upgraded, and the next call finds the version that it serves now
+            raise
 
     async def path(self, path: str) -> str:
         """`slurm/jobs/` → `/slurm/v0.0.45/jobs/`."""
-        server = await self.server()
+        server = self._found[0] if self._found else await self.server()
         family, _, rest = path.partition("/")
         if family == "slurmdb" and not server.has_accounting:
             raise UnsupportedError(

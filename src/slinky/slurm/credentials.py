@@ -74,27 +74,33 @@ class EnvironmentToken(Credentials):
 
 
 class TokenFile(Credentials):
-    """A file that is read again when it changes (a mounted secret, `scontrol token > file`)."""
+    """A file that is read again when it changes (a mounted secret, `scontrol token > file`). It is looked at every `look_every` seconds, and when Slurm refuses."""
 
-    def __init__(self, path: str | Path, user: str = "") -> None:
+    def __init__(self, path: str | Path, user: str = "", look_every: float = 0.2) -> None:
         super().__init__(user)
         self.path = Path(path)
+        self.look_every = look_every
+        self._look_at = 0.0
         self._seen: tuple[int, int, int] | None = None
         self._token = ""
 
     def token(self) -> str:
+        now = time.monotonic()
+        if now < self._look_at:
+            return self._token
         try:
             state = self.path.stat()
             seen = (state.st_mtime_ns, state.st_ino, state.st_size)
             if seen != self._seen:
                 self._token = clean(self.path.read_text(), str(self.path))
                 self._seen = seen
+            self._look_at = now + self.look_every
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"the Slurm token cannot be read from {self.path}: {type(error).__name__}") from None
         return self._token
 
     def stale(self, refused: str) -> bool:
-        self._seen = None
+        self._seen, self._look_at = None, 0.0
         return super().stale(refused)
 
 

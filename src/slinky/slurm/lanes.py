@@ -34,20 +34,36 @@ class Lanes:
         self.in_flight = 0
         self.bulk_in_flight = 0
         self._queues: dict[Lane, deque[asyncio.Future[None]]] = {lane: deque() for lane in Lane}
+        self._waiting = 0
         self._passed_over = dict.fromkeys(Lane, 0)
 
     @asynccontextmanager
     async def turn(self, lane: Lane) -> AsyncIterator[None]:
-        await self._enter(lane)
+        await self.enter(lane)
         try:
             yield
         finally:
-            self._leave(lane)
+            self.leave(lane)
 
-    async def _enter(self, lane: Lane) -> None:
-        if not any(self._queues.values()) and self._has_room(lane):
+    async def enter(self, lane: Lane) -> None:
+        """Wait for a turn; `leave` must follow."""
+        if not self._waiting and self._has_room(lane):
             self._take(lane)
             return
+        self._waiting += 1
+        try:
+            await self._wait(lane)
+        finally:
+            self._waiting -= 1
+
+    def leave(self, lane: Lane) -> None:
+        """The turn is over."""
+        self.in_flight -= 1
+        self.bulk_in_flight -= lane is Lane.BULK
+        if self._waiting:
+            self._call_next()
+
+    async def _wait(self, lane: Lane) -> None:
         ticket = asyncio.get_running_loop().create_future()
         self._queues[lane].append(ticket)
         self._call_next()
@@ -55,16 +71,11 @@ class Lanes:
             await ticket
         except asyncio.CancelledError:
             if ticket.done() and not ticket.cancelled():
-                self._leave(lane)
+                self.leave(lane)
             else:
                 ticket.cancel()
                 self._call_next()
             raise
-
-    def _leave(self, lane: Lane) -> None:
-        self.in_flight -= 1
-        self.bulk_in_flight -= lane is Lane.BULK
-        self._call_next()
 
     def _take(self, lane: Lane) -> None:
         self.in_flight += 1

@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Iterable
 from typing import Literal
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -29,6 +30,7 @@ MarkerField = Literal["extra", "comment", "admin_comment"]
 REMEMBERED = 4096  # characters of a field; a marker stands within them
 FIRST_LOOK, SLOWEST_LOOK = 0.1, 1.0
 AT_ONCE = 16
+MANY = 500  # new jobs; from there on one streamed list is cheaper than looking at each
 
 
 class Marked(msgspec.Struct, gc=False):
@@ -75,6 +77,7 @@ class Markers:
         self._loaded = False
         self._lock = asyncio.Lock()
         self._refresh_began = -1.0
+        self._claims: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def prepare(self) -> None:
         """Once: read which markers there are."""
@@ -84,12 +87,16 @@ class Markers:
             if not self._loaded:
                 await self._load()
 
+    def claim(self, marker: str, field: MarkerField) -> asyncio.Lock:
+        """To be held while a job of that marker is submitted: one at a time."""
+        return self._claims.setdefault((field, marker), asyncio.Lock())
+
     def submitted(self, job_id: int, marker: str, field: MarkerField) -> None:
         """Slurm answered a submit of ours: nothing to look for."""
         if self._loaded:
             self._remember(Marked(job_id, **({field: marker} if marker else {})))
 
-    async def known(self, marker: str, field: MarkerField) -> int | None:
+    def known(self, marker: str, field: MarkerField) -> int | None:
         """From memory, without asking."""
         return min(self._carriers(marker, field), default=None)
 
@@ -136,7 +143,11 @@ class Markers:
             before = set(self._known)
             answer = await self._connection.read("slurm/jobs/state/", _STATES, lane=Lane.URGENT)
             present = {status.job_id for status in answer.jobs or ()}
-            await self._look_at(sorted(present - self._known.keys()))
+            appeared = present - self._known.keys()
+            if len(appeared) > MANY:
+                await self._load()
+            else:
+                await self._look_at(sorted(appeared))
             self._forget(before - present)
             self._refresh_began = began
 

@@ -14,20 +14,18 @@ from aiohttp.client_proto import ResponseHandler
 
 __all__ = ["OneAnswer", "first_answer", "take_one_answer"]
 
-_CLOSES = re.compile(rb"\r\nconnection:[ \t]*close[ \t]*\r\n", re.IGNORECASE)
+_CLOSES = re.compile(rb"\r\n[Cc]onnection:[ \t]*[Cc]lose[ \t]*(?=\r\n)")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)[ \t]*\r\n", re.IGNORECASE)
-LONGEST_HEAD = 16384
+LONGEST_HEAD = 1024  # slurmrestd's have 100 bytes
 
 
 def first_answer(data: bytes) -> int | None:
     """How many bytes the first answer in `data` has in all, if it closes its connection and says its length."""
+    if not data.startswith(b"HTTP/1.") or not (closes := _CLOSES.search(data, 0, LONGEST_HEAD)):
+        return None
     end = data.find(b"\r\n\r\n", 0, LONGEST_HEAD)
-    if not data.startswith(b"HTTP/1.") or end < 0:
-        return None
-    head = data[: end + 2]
-    if not _CLOSES.search(head) or not (length := _LENGTH.search(head)):
-        return None
-    return end + 4 + int(length[1])
+    length = _LENGTH.search(data, 0, end + 2)
+    return end + 4 + int(length[1]) if length and closes.start() < end else None
 
 
 class OneAnswer(ResponseHandler):

@@ -126,16 +126,32 @@ class Transport:
             await asyncio.sleep(pause)
 
     async def stream(self, request: Request) -> AsyncIterator[bytes]:
-        """The body as it arrives, in pieces; for answers too large to be held. No repetition: the caller has seen the beginning."""
+        """The body as it arrives, in pieces; for answers too large to be held. No repetition: the caller has seen the beginning.
+
+        The deadline is looked at between pieces, and each piece has the time of one attempt; no timer runs while the caller has the floor.
+        """
+        loop = asyncio.get_running_loop()
         limit = request.deadline or self.limits.deadline
+        ends = loop.time() + limit
+        self.circuit.check(request.label)
         try:
             async with asyncio.timeout(limit):
-                self.circuit.check(request.label)
-                async with self.lanes.turn(request.lane), self._send(request) as response:
+                await self.lanes.enter(request.lane)
+            try:
+                async with asyncio.timeout(ends - loop.time()):
+                    response = await self._send(request)
+                async with response:
                     if response.status != 200:
                         raise failed_answer(request.label, request.changes, response.status, await response.read()).error
-                    async for piece in response.content.iter_any():
+                    while loop.time() < ends:
+                        async with asyncio.timeout(self.limits.attempt):
+                            piece = await response.content.readany()
+                        if not piece:
+                            return
                         yield piece
+                    raise TimeoutError
+            finally:
+                self.lanes.leave(request.lane)
         except TimeoutError:
             raise DeadlineError(f"not all of the answer came within {limit:g} s", request=request.label) from None
         except (aiohttp.ClientError, OSError) as error:
@@ -155,16 +171,22 @@ class Transport:
 
     async def _attempt(self, request: Request, decoder: Decodes[E], seconds: float) -> E | Fault:
         """One try; the circuit learns how it went."""
-        self.circuit.check(request.label)
+        circuit, lanes = self.circuit, self.lanes
+        if circuit.is_open:
+            circuit.check(request.label)
         harmless = not request.changes or request.repeatable
         limit = min(seconds, self.limits.attempt) if harmless else seconds
         sent = False
         try:
             async with asyncio.timeout(limit):
-                async with self.lanes.turn(request.lane):
-                    self.circuit.check(request.label)
+                await lanes.enter(request.lane)
+                try:
+                    if circuit.is_open:
+                        circuit.check(request.label)
                     sent = True
                     result = await self._exchange(request, decoder)
+                finally:
+                    lanes.leave(request.lane)
         except TimeoutError:
             result = self._timed_out(request, sent, limit)
         if isinstance(result, Fault) and result.slurm_is_down:
@@ -197,6 +219,7 @@ class Transport:
 
     def _send(self, request: Request, headers: dict[str, str] | None = None) -> "aiohttp.client._RequestContextManager":
         headers = headers or self.credentials.headers()
+        headers["Accept"] = "application/json"
         if request.body is not None:
             headers["Content-Type"] = "application/json"
         url = self.address.base + request.path

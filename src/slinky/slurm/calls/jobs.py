@@ -192,20 +192,28 @@ class Jobs:
             raise ValueError("once=True needs a marker: without one a job cannot be told from another")
         if marker:
             first = with_marker(first, marker, marker_in)
-            await self._markers.prepare()
         body = {"job": first} if others is None else {"jobs": [first, *others]}
-        if once and (found := await self._markers.known(marker, marker_in)) is not None:
-            return Submitted(job_id=found, message="found by its marker")
-        for last_round in [False] * (ROUNDS - 1) + [True]:
+        if not once:
+            return await self._send(body, marker, marker_in)
+        async with self._markers.claim(marker, marker_in):
+            return await self._submit_once(body, marker, marker_in, settle)
+
+    async def _submit_once(self, body: object, marker: str, marker_in: MarkerField, settle: float) -> Submitted:
+        await self._markers.prepare()
+        found = self._markers.known(marker, marker_in)
+        for rounds_left in reversed(range(ROUNDS)):
+            if found is not None:
+                return Submitted(job_id=found, message="found by its marker")
             try:
                 return await self._send(body, marker, marker_in)
             except (OutcomeUnknownError, UnavailableError) as error:
-                if not once or (last_round and error.outcome_known):
+                if not rounds_left and error.outcome_known:
                     raise
                 found = await self._settled(marker, marker_in, settle, error)
-                if found is not None:
-                    return Submitted(job_id=found, message="found by its marker")
-                log.info("job with marker %s was not created (%s); submitting it again", marker, error)
+                if found is None:
+                    log.info("job with marker %s was not made (%s); %d more tries", marker, error, rounds_left)
+        if found is not None:
+            return Submitted(job_id=found, message="found by its marker")
         raise UnavailableError(f"{ROUNDS} submits in a row failed, and none of them made the job", request="submit")
 
     async def _send(self, body: object, marker: str, marker_in: MarkerField) -> Submitted:
