@@ -1,0 +1,101 @@
+"""Kubernetes for controllers: a client, cached watches, and what a controller needs around them.
+
+In: an `Access` (from a kubeconfig or a pod's ServiceAccount). Out: typed objects, caches that follow the server, and errors that say what happened.
+Knows nothing of Slurm. `docs/kube.md` shows how the parts are used together.
+"""
+
+from slinky.kube.access import Access, ExecPlugin, Identity, in_cluster
+from slinky.kube.backoff import Backoff
+from slinky.kube.cache import Cache, Change, Changes, ChangeType
+from slinky.kube.client import Client, Listing, PatchKind, Propagation
+from slinky.kube.errors import (
+    AlreadyExistsError,
+    ApiError,
+    BadAnswerError,
+    BadRequestError,
+    ConfigurationError,
+    ConflictError,
+    ConnectionFailedError,
+    CredentialsError,
+    DeadlineError,
+    ExpiredError,
+    ForbiddenError,
+    InterruptedReadError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    OutcomeUnknownError,
+    RequestError,
+    TooLargeError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from slinky.kube.kubeconfig import from_kubeconfig, load_access
+from slinky.kube.objects import Event, Job, Key, KubeObject, Lease, Meta, Namespace, Node, PersistentVolumeClaim, Pod
+from slinky.kube.reflector import Reflector, WatchHealth
+from slinky.kube.resources import CLAIMS, EVENTS, JOBS, LEASES, NAMESPACES, NODES, PODS, Resource
+from slinky.kube.retries import Retries
+from slinky.kube.transport import Attempt, Observer
+
+__all__ = [
+    "CLAIMS",
+    "EVENTS",
+    "JOBS",
+    "LEASES",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "Access",
+    "AlreadyExistsError",
+    "ApiError",
+    "Attempt",
+    "Backoff",
+    "BadAnswerError",
+    "BadRequestError",
+    "Cache",
+    "Change",
+    "ChangeType",
+    "Changes",
+    "Client",
+    "ConfigurationError",
+    "ConflictError",
+    "ConnectionFailedError",
+    "CredentialsError",
+    "DeadlineError",
+    "Event",
+    "ExecPlugin",
+    "ExpiredError",
+    "ForbiddenError",
+    "Identity",
+    "InterruptedReadError",
+    "InvalidError",
+    "Job",
+    "Key",
+    "KubeError",
+    "KubeObject",
+    "Lease",
+    "Listing",
+    "Meta",
+    "Namespace",
+    "Node",
+    "NotFoundError",
+    "Observer",
+    "OutcomeUnknownError",
+    "PatchKind",
+    "PersistentVolumeClaim",
+    "Pod",
+    "Propagation",
+    "Reflector",
+    "RequestError",
+    "Resource",
+    "Retries",
+    "TooLargeError",
+    "TooManyRequestsError",
+    "UnauthorizedError",
+    "UnavailableError",
+    "WatchHealth",
+    "from_kubeconfig",
+    "in_cluster",
+    "load_access",
+]
