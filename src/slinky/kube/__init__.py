@@ -32,11 +32,14 @@ from slinky.kube.errors import (
     UnavailableError,
 )
 from slinky.kube.kubeconfig import from_kubeconfig, load_access
+from slinky.kube.leader import LeaderElector
+from slinky.kube.leases import ElectionTimes
 from slinky.kube.objects import Event, Job, Key, KubeObject, Lease, Meta, Namespace, Node, PersistentVolumeClaim, Pod
 from slinky.kube.reflector import Reflector, WatchHealth
 from slinky.kube.resources import CLAIMS, EVENTS, JOBS, LEASES, NAMESPACES, NODES, PODS, Resource
 from slinky.kube.retries import Retries
 from slinky.kube.transport import Attempt, Observer
+from slinky.kube.workqueue import QueueClosedError, WorkQueue
 
 __all__ = [
     "CLAIMS",
@@ -63,6 +66,7 @@ __all__ = [
     "ConnectionFailedError",
     "CredentialsError",
     "DeadlineError",
+    "ElectionTimes",
     "Event",
     "ExecPlugin",
     "ExpiredError",
@@ -74,6 +78,7 @@ __all__ = [
     "Key",
     "KubeError",
     "KubeObject",
+    "LeaderElector",
     "Lease",
     "Listing",
     "Meta",
@@ -86,6 +91,7 @@ __all__ = [
     "PersistentVolumeClaim",
     "Pod",
     "Propagation",
+    "QueueClosedError",
     "Reflector",
     "RequestError",
     "Resource",
@@ -95,6 +101,7 @@ __all__ = [
     "UnauthorizedError",
     "UnavailableError",
     "WatchHealth",
+    "WorkQueue",
     "from_kubeconfig",
     "in_cluster",
     "load_access",
