@@ -11,11 +11,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import limits, sandbox_times
+from bench import kube_cache, limits, sandbox_times
 from bench.rows import Row
 
 RESULTS = Path(__file__).parent / "results"
-MEASUREMENTS: dict[str, Callable[[bool], list[Row]]] = {"sandbox": sandbox_times.measure, "limits": limits.measure}
+MEASUREMENTS: dict[str, Callable[[bool], list[Row]]] = {
+    "sandbox": sandbox_times.measure,
+    "limits": limits.measure,
+    "kube-cache": kube_cache.measure,
+}
 
 
 def main() -> None:

@@ -227,4 +227,6 @@ class Reflector(Generic[T]):
             self._arriving[found.key] = kept
 
     def _kept(self, found: T) -> T | None:
+        if self.resource.compact is not None:
+            found = self.resource.compact(found)
         return found if self._transform is None else self._transform(found)

@@ -3,11 +3,13 @@
 Pure. A `Resource` makes paths; the ones the rest of the project uses stand at the end, and any other is one line.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from slinky.kube.objects import Event, Job, KubeObject, Lease, Namespace, Node, PersistentVolumeClaim, Pod
+from slinky.kube.objects.sharing import compact_pod
 
 __all__ = ["CLAIMS", "EVENTS", "JOBS", "LEASES", "NAMESPACES", "NODES", "PODS", "Resource"]
 
@@ -23,6 +25,7 @@ class Resource(Generic[T]):
     plural: str
     type: type[T]
     namespaced: bool = True
+    compact: Callable[[T], T] | None = None  # makes a decoded object smaller, for caches
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Without a namespace: those of all namespaces, which can be listed and watched only."""
@@ -48,7 +51,7 @@ class Resource(Generic[T]):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-PODS = Resource("", "v1", "pods", Pod)
+PODS = Resource("", "v1", "pods", Pod, compact=compact_pod)
 NODES = Resource("", "v1", "nodes", Node, namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", Namespace, namespaced=False)
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", PersistentVolumeClaim)

@@ -1,10 +1,11 @@
 """The other objects we read: nodes, namespaces, Jobs, Events, Leases, volume claims."""
 
 import datetime as dt
+from collections.abc import Mapping
 
 import msgspec
 
-from slinky.kube.objects.meta import Condition, KubeObject, Meta, ObjectReference, Record
+from slinky.kube.objects.meta import NOTHING, Condition, KubeObject, Meta, ObjectReference, Record
 from slinky.kube.objects.pod import PodSpec, ResourceNeeds
 
 __all__ = [
@@ -45,8 +46,8 @@ class NodeAddress(Record, frozen=True):
 
 
 class NodeStatus(Record, frozen=True):
-    capacity: dict[str, str] = {}
-    allocatable: dict[str, str] = {}
+    capacity: Mapping[str, str] = NOTHING
+    allocatable: Mapping[str, str] = NOTHING
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
 

@@ -1,10 +1,11 @@
 """A pod, as far as a scheduler needs it: what it asks for, where it may go, where it is, how it fares."""
 
 import datetime as dt
+from collections.abc import Mapping
 
 import msgspec
 
-from slinky.kube.objects.meta import Condition, KubeObject, LabelSelector, Record
+from slinky.kube.objects.meta import NOTHING, Condition, KubeObject, LabelSelector, Record
 from slinky.kube.objects.placement import Affinity, Toleration, TopologySpreadConstraint
 
 __all__ = [
@@ -32,9 +33,9 @@ __all__ = [
 class ResourceNeeds(Record, frozen=True):
     """Quantities as Kubernetes writes them, by resource name."""
 
-    requests: dict[str, str] = {}
-    limits: dict[str, str] = {}
-    claims: tuple[dict[str, str], ...] = ()
+    requests: Mapping[str, str] = NOTHING
+    limits: Mapping[str, str] = NOTHING
+    claims: tuple[Mapping[str, str], ...] = ()
 
 
 NO_NEEDS = ResourceNeeds()
@@ -88,7 +89,7 @@ class Volume(Record, frozen=True):
 class PodSpec(Record, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
-    node_selector: dict[str, str] = {}
+    node_selector: Mapping[str, str] = NOTHING
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
@@ -96,7 +97,7 @@ class PodSpec(Record, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    overhead: dict[str, str] = {}
+    overhead: Mapping[str, str] = NOTHING
     resources: ResourceNeeds | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()
     volumes: tuple[Volume, ...] = ()
@@ -145,7 +146,7 @@ class ContainerStatus(Record, frozen=True):
     ready: bool = False
     restart_count: int = 0
     state: ContainerState = NO_STATE
-    allocated_resources: dict[str, str] = {}
+    allocated_resources: Mapping[str, str] = NOTHING
     resources: ResourceNeeds | None = None
 
 
