@@ -107,6 +107,7 @@ def test_the_default_is_in_the_home() -> None:
         ({}, {"server": "k:6443"}, "https://HOST:PORT"),
         ({}, {"proxy-url": "socks5://p:1"}, "socks5"),
         ({"as-uid": "7"}, {}, "as-uid"),
+        ({"exec": {"command": "login", "interactiveMode": "Always"}}, {}, "login wants to talk to a person"),
     ],
 )
 def test_what_cannot_work_is_said(tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], said: str) -> None:

@@ -1,6 +1,7 @@
 """The client against the real API server, and against a line that fails."""
 
 import asyncio
+import datetime as dt
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -210,13 +211,7 @@ async def test_a_server_that_is_not_trusted_is_refused_at_once(access: Access) -
 
 async def service_token(client: Client, namespace: str) -> str:
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-
-    async def exists() -> bytes:
-        return await client.raw("GET", path)
-
-    await eventually("the namespace had its ServiceAccount", exists)
-    answer = await client.raw("POST", f"{path}/token", body=request)
+    answer = await client.raw("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token", body=request)
     return str(msgspec.json.decode(answer)["status"]["token"])
 
 
@@ -260,6 +255,25 @@ async def test_a_plugin_is_run_once_for_many_requests(client: Client, namespace:
         names = await asyncio.gather(*(whoami(other) for _ in range(8)))
     assert set(names) == {f"system:serviceaccount:{namespace}:default"}
     assert (tmp_path / "runs").read_text().count("run") == 1
+
+
+async def test_a_plugins_certificate_is_shown_and_renewed(client: Client, tmp_path: Path) -> None:
+    who = client.access.identity
+    soon = (dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1)).isoformat().replace("+00:00", "Z")
+    status = {"clientCertificateData": who.certificate.decode(), "clientKeyData": who.key.decode(), "expirationTimestamp": soon}
+    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+    (tmp_path / "answer").write_bytes(msgspec.json.encode(answer))
+    script = tmp_path / "login"
+    script.write_text(f"#!/bin/sh\necho run >> '{tmp_path}/runs'\ncat '{tmp_path}/answer'\n")
+    script.chmod(0o755)
+    async with Client(replace(client.access, identity=Identity(plugin=ExecPlugin(str(script))))) as other:
+        expected = await whoami(client)
+
+        async def renewed_twice() -> bool:
+            assert await whoami(other) == expected
+            return (tmp_path / "runs").read_text().count("run") >= 3
+
+        await eventually("the plugin was run again", renewed_twice)
 
 
 async def test_impersonation(client: Client) -> None:

@@ -5,6 +5,14 @@ Knows nothing of Slurm. `docs/kube.md` shows how the parts are used together.
 """
 
 from slinky.kube.access import Access, ExecPlugin, Identity, in_cluster
+from slinky.kube.admission import (
+    AdmissionRequest,
+    AdmissionResponse,
+    AdmissionServer,
+    CertificateFiles,
+    OnFailure,
+    SelfMadeCertificate,
+)
 from slinky.kube.backoff import Backoff
 from slinky.kube.cache import Cache, Change, Changes, ChangeType
 from slinky.kube.client import Client, Listing, PatchKind, Propagation
@@ -31,10 +39,13 @@ from slinky.kube.errors import (
     UnauthorizedError,
     UnavailableError,
 )
+from slinky.kube.health import HealthServer
 from slinky.kube.kubeconfig import from_kubeconfig, load_access
 from slinky.kube.leader import LeaderElector
 from slinky.kube.leases import ElectionTimes
-from slinky.kube.objects import Event, Job, Key, KubeObject, Lease, Meta, Namespace, Node, PersistentVolumeClaim, Pod
+from slinky.kube.metrics import KubeMetrics
+from slinky.kube.objects import Event, Job, Key, KubeObject, Lease, Meta, Namespace, Node, ObjectReference, PersistentVolumeClaim, Pod
+from slinky.kube.recorder import EventRecorder, reference
 from slinky.kube.reflector import Reflector, WatchHealth
 from slinky.kube.resources import CLAIMS, EVENTS, JOBS, LEASES, NAMESPACES, NODES, PODS, Resource
 from slinky.kube.retries import Retries
@@ -50,6 +61,9 @@ __all__ = [
     "NODES",
     "PODS",
     "Access",
+    "AdmissionRequest",
+    "AdmissionResponse",
+    "AdmissionServer",
     "AlreadyExistsError",
     "ApiError",
     "Attempt",
@@ -57,6 +71,7 @@ __all__ = [
     "BadAnswerError",
     "BadRequestError",
     "Cache",
+    "CertificateFiles",
     "Change",
     "ChangeType",
     "Changes",
@@ -68,15 +83,18 @@ __all__ = [
     "DeadlineError",
     "ElectionTimes",
     "Event",
+    "EventRecorder",
     "ExecPlugin",
     "ExpiredError",
     "ForbiddenError",
+    "HealthServer",
     "Identity",
     "InterruptedReadError",
     "InvalidError",
     "Job",
     "Key",
     "KubeError",
+    "KubeMetrics",
     "KubeObject",
     "LeaderElector",
     "Lease",
@@ -85,7 +103,9 @@ __all__ = [
     "Namespace",
     "Node",
     "NotFoundError",
+    "ObjectReference",
     "Observer",
+    "OnFailure",
     "OutcomeUnknownError",
     "PatchKind",
     "PersistentVolumeClaim",
@@ -96,6 +116,7 @@ __all__ = [
     "RequestError",
     "Resource",
     "Retries",
+    "SelfMadeCertificate",
     "TooLargeError",
     "TooManyRequestsError",
     "UnauthorizedError",
@@ -105,4 +126,5 @@ __all__ = [
     "from_kubeconfig",
     "in_cluster",
     "load_access",
+    "reference",
 ]

@@ -78,7 +78,7 @@ def present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         pair.touch(mode=0o600)
         pair.write_bytes(certificate.rstrip() + b"\n" + key)
         try:
-            context.load_cert_chain(pair)
+            context.load_cert_chain(pair, password="")  # or an encrypted key would ask on the terminal
         except ssl.SSLError as error:
             raise ConfigurationError(f"the client certificate and its key cannot be used together: {error.reason}") from None
 

@@ -157,7 +157,7 @@ class Cache(Generic[T]):
     async def replace(self, objects: Mapping[Key, T], *, batch: int = 500) -> int:
         """Become `objects`, change by change, letting others run in between. Returns the number of changes."""
         count = 0
-        for change in list(differences(self._objects, objects)):
+        for change in differences(dict(self._objects), objects):
             self.apply(change)
             count += 1
             if count % batch == 0:

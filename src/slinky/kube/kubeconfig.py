@@ -120,6 +120,8 @@ def identity(user: Mapping[str, Any], folder: Path) -> Identity:
 
 def _plugin(section: Mapping[str, Any], folder: Path) -> ExecPlugin:
     command = str(section.get("command") or "")
+    if section.get("interactiveMode") == "Always":
+        raise ConfigurationError(f"exec plugin {command} wants to talk to a person (interactiveMode: Always), and here is none")
     if "/" in command:  # a path is relative to the kubeconfig, a bare name is looked for in PATH
         command = str(folder / command)
     return ExecPlugin(

@@ -79,6 +79,7 @@ class Transport:
         self._connections = connections
         self._observer = observer
         self._session: aiohttp.ClientSession | None = None
+        self._retired: aiohttp.ClientSession | None = None
         # Compression costs more CPU, theirs and ours, than a cluster's network is worth.
         self._headers = {"User-Agent": user_agent, "Accept": "application/json", "Accept-Encoding": "identity"}
         proxy = proxy_for(access.server, os.environ) if access.proxy is None else access.proxy
@@ -89,9 +90,10 @@ class Transport:
             self._options["server_hostname"] = access.server_name
 
     async def close(self) -> None:
-        if self._session:
-            await self._session.close()
-            self._session = None
+        for session in (self._session, self._retired):
+            if session:
+                await session.close()
+        self._session = self._retired = None
 
     async def send(self, request: Request) -> bytes:
         """The body of a successful answer."""
@@ -207,8 +209,12 @@ class Transport:
         return self._session
 
     def _use_certificate(self, certificate: bytes, key: bytes) -> None:
+        """From a plugin. Connections that are open go on with the old one until they end, or until the next change at the latest."""
         if self._tls:
             present(self._tls, certificate, key)
+        if self._retired:
+            self._closing = asyncio.ensure_future(self._retired.close())
+        self._session, self._retired = None, self._session
 
 
 def _said(error: BaseException) -> str:
