@@ -1,5 +1,6 @@
 """Token files that are renewed, and real exec plugins: small programs written for the test."""
 
+import asyncio
 import datetime as dt
 import json
 import logging
@@ -90,6 +91,12 @@ async def test_a_plugin_runs_once_until_its_answer_expires(tmp_path: Path) -> No
     await found.headers()
     assert len(runs(tmp_path)) == 2
     assert runs(tmp_path)[0]["spec"]["cluster"]["server"] == "https://k:6443"
+
+
+async def test_a_plugin_is_not_run_by_two_requests_at_once(tmp_path: Path) -> None:
+    found = credentials(Identity(plugin=plugin(tmp_path, {"token": SECRET})))
+    await asyncio.gather(*(found.headers() for _ in range(5)))
+    assert len(runs(tmp_path)) == 1
 
 
 async def test_a_plugin_without_expiry_runs_again_only_after_a_refusal(tmp_path: Path) -> None:
