@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import limits, sandbox_times, slurm_client
+from bench import kube_cache, limits, sandbox_times, slurm_client
 from bench.rows import Row
 
 RESULTS = Path(__file__).parent / "results"
@@ -19,6 +19,7 @@ MEASUREMENTS: dict[str, Callable[[bool], list[Row]]] = {
     "sandbox": sandbox_times.measure,
     "limits": limits.measure,
     "client": slurm_client.measure,
+    "kube-cache": kube_cache.measure,
 }
 
 

@@ -1,0 +1,20 @@
+"""An admission server: webhooks as plain functions, with certificates that take care of themselves."""
+
+from slinky.kube.admission.jsonpatch import diff, pointer
+from slinky.kube.admission.review import AdmissionRequest, AdmissionResponse, UserInfo
+from slinky.kube.admission.server import AdmissionServer, Handler, OnFailure
+from slinky.kube.admission.serving import CertificateFiles, CertificateSource, SelfMadeCertificate
+
+__all__ = [
+    "AdmissionRequest",
+    "AdmissionResponse",
+    "AdmissionServer",
+    "CertificateFiles",
+    "CertificateSource",
+    "Handler",
+    "OnFailure",
+    "SelfMadeCertificate",
+    "UserInfo",
+    "diff",
+    "pointer",
+]

@@ -1,0 +1,117 @@
+"""The admission server: webhooks over TLS, each a plain function of its request.
+
+In: AdmissionReviews from the API server. Out: what the handler of that path says.
+What must stay true: every review that can be read is answered within the deadline; a handler that raises or is late is answered for by the rule that was set
+(refuse or allow), with a sentence that says so; no body beyond the limit is taken in.
+"""
+
+import asyncio
+import enum
+import inspect
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+from aiohttp import web
+
+from slinky.kube.admission.review import AdmissionRequest, AdmissionResponse, answer_body, read_review
+from slinky.kube.admission.serving import CertificateSource
+
+__all__ = ["AdmissionServer", "Handler", "OnFailure"]
+
+log = logging.getLogger(__name__)
+
+BODY_LIMIT = 16 * 1024 * 1024  # an object and its old self, each as large as etcd takes, as JSON
+DEADLINE = 8.0  # the API server waits for 10 s unless the configuration says otherwise
+
+Handler = Callable[[AdmissionRequest], AdmissionResponse | Awaitable[AdmissionResponse]]
+AnswerObserver = Callable[[str, str, float], None]
+
+
+class OnFailure(enum.Enum):
+    REFUSE = "refuse"
+    ALLOW = "allow"
+
+
+class AdmissionServer:
+    """`async with AdmissionServer({"/mutate-pods": mutate}, certificate).running(): …`. `observer` gets path, outcome, seconds."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        certificate: CertificateSource,
+        *,
+        host: str | None = None,
+        port: int = 9443,
+        on_failure: OnFailure = OnFailure.REFUSE,
+        deadline: float = DEADLINE,
+        body_limit: int = BODY_LIMIT,
+        observer: AnswerObserver | None = None,
+    ) -> None:
+        self._handlers = dict(handlers)
+        self._certificate = certificate
+        self._host, self._port = host, port
+        self._on_failure = on_failure
+        self._deadline = deadline
+        self._body_limit = body_limit
+        self._observer = observer
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["AdmissionServer"]:
+        async with self._certificate.running() as context:
+            application = web.Application(client_max_size=self._body_limit)
+            for path in self._handlers:
+                application.router.add_post(path, self._serve)
+            runner = web.AppRunner(application, access_log=None, shutdown_timeout=5.0)
+            await runner.setup()
+            try:
+                await web.TCPSite(runner, self._host, self._port, ssl_context=context).start()
+                self._port = runner.addresses[0][1]
+                log.info("admission on port %d: %s", self._port, ", ".join(self._handlers))
+                yield self
+            finally:
+                await runner.cleanup()
+
+    async def _serve(self, http: web.Request) -> web.Response:
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._deadline):
+                request = read_review(await http.read())
+        except TimeoutError:
+            return web.Response(status=408, text=f"the review did not arrive within {self._deadline:g} s")
+        except msgspec.DecodeError as error:
+            return web.Response(status=400, text=f"not an AdmissionReview: {error}")
+        answer, outcome = await self._judged(self._handlers[http.path], request)
+        if self._observer:
+            self._observer(http.path, outcome, time.perf_counter() - started)
+        return web.Response(body=answer_body(request.uid, answer), content_type="application/json")
+
+    async def _judged(self, handler: Handler, request: AdmissionRequest) -> tuple[AdmissionResponse, str]:
+        try:
+            async with asyncio.timeout(self._deadline):
+                found = handler(request)
+                answer = await found if inspect.isawaitable(found) else found
+        except TimeoutError:
+            return self._failed(request, f"no decision within {self._deadline:g} s"), "late"
+        except Exception as error:
+            log.exception("admission of %s failed", _named(request))
+            return self._failed(request, f"{type(error).__name__}: {error}"), "failed"
+        return answer, ("allowed" if answer.allowed else "refused")
+
+    def _failed(self, request: AdmissionRequest, why: str) -> AdmissionResponse:
+        sentence = f"slinky could not judge {_named(request)}: {why}"
+        log.warning("%s; by setting it is %s", sentence, "let in unchanged" if self._on_failure is OnFailure.ALLOW else "refused")
+        if self._on_failure is OnFailure.ALLOW:
+            return AdmissionResponse.allow(warnings=[f"{sentence}; it was let in unchanged"])
+        return AdmissionResponse.refuse(f"{sentence}; try again, and tell the administrators if it stays so", code=500)
+
+
+def _named(request: AdmissionRequest) -> str:
+    where = f"{request.namespace}/" if request.namespace else ""
+    return f"{request.operation} of {request.kind.kind} {where}{request.name or '(no name yet)'}"

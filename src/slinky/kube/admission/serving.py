@@ -1,0 +1,178 @@
+"""Where the admission server's certificate comes from, and how it is kept fresh while connections stay open.
+
+In: files that somebody else renews, or nothing at all. Out: a TLS context whose later handshakes show the latest certificate.
+What must stay true: a pair that cannot be used (half written, mismatched) never replaces one that can; connections that are open are not touched.
+"""
+
+import asyncio
+import base64
+import binascii
+import datetime as dt
+import logging
+import random
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from slinky.kube.access import present
+from slinky.kube.admission.cabundle import BundleKeeper
+from slinky.kube.admission.certificates import Issued, issue, must_renew
+from slinky.kube.client import Client
+from slinky.kube.errors import AlreadyExistsError, ConfigurationError, ConflictError, KubeError, NotFoundError
+from slinky.kube.resources import Resource
+
+__all__ = ["CertificateFiles", "CertificateSource", "SelfMadeCertificate"]
+
+log = logging.getLogger(__name__)
+
+FILES_SECONDS = 10.0
+SECRET_SECONDS = 300.0
+TRIES = 5
+SECRETS: Resource[dict[str, Any]] = Resource("", "v1", "secrets", dict)
+
+
+class CertificateSource(Protocol):
+    """Gives a context that is ready, and keeps it fresh while it runs."""
+
+    def running(self) -> AbstractAsyncContextManager[ssl.SSLContext]: ...
+
+
+def server_context() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """From the next handshake on. Tried on another context first: a failed load would leave this one half changed."""
+    present(server_context(), certificate, key)
+    present(context, certificate, key)
+
+
+class CertificateFiles:
+    """A mounted Secret, as cert-manager renews it. Looked at every few seconds."""
+
+    def __init__(self, certificate: Path, key: Path, *, every: float = FILES_SECONDS) -> None:
+        self._certificate, self._key = certificate, key
+        self._every = every
+        self._shown: tuple[bytes, bytes] = (b"", b"")
+        self.loads = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[ssl.SSLContext]:
+        context = server_context()
+        self._load(context)
+        task = asyncio.create_task(self._keep(context), name="certificate files")
+        try:
+            yield context
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        try:
+            pair = self._certificate.read_bytes(), self._key.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"webhook certificate: {error.filename}: {error.strerror}") from None
+        if pair != self._shown:
+            show(context, *pair)
+            self._shown = pair
+            self.loads += 1
+            log.info("webhook certificate loaded from %s", self._certificate)
+
+    async def _keep(self, context: ssl.SSLContext) -> None:
+        while True:
+            await asyncio.sleep(self._every)
+            try:
+                self._load(context)
+            except ConfigurationError as error:
+                log.warning("%s; the one before stays, looking again in %g s", error, self._every)
+
+
+class SelfMadeCertificate:
+    """A certificate of our own, kept in a Secret that all replicas share, and trusted by the named webhook configurations."""
+
+    def __init__(
+        self,
+        client: Client,
+        secret: str,
+        namespace: str,
+        names: Sequence[str],
+        *,
+        mutating: Sequence[str] = (),
+        validating: Sequence[str] = (),
+        every: float = SECRET_SECONDS,
+    ) -> None:
+        self._client = client
+        self._secret, self._namespace = secret, namespace
+        self._names = list(names)
+        self._every = every
+        self._bundle = BundleKeeper(client, mutating=mutating, validating=validating)
+        self.issued: Issued | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[ssl.SSLContext]:
+        context = server_context()
+        async with self._bundle.running():
+            await self.refresh(context)
+            task = asyncio.create_task(self._keep(context), name="self-made certificate")
+            try:
+                yield context
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def refresh(self, context: ssl.SSLContext) -> None:
+        """Take what the Secret holds, or renew it; have it trusted, then show it."""
+        issued = await self._current()
+        if issued == self.issued:
+            return
+        self._bundle.trust(issued.authorities)
+        show(context, issued.certificate, issued.key)
+        self.issued = issued
+
+    async def _keep(self, context: ssl.SSLContext) -> None:
+        while True:
+            await asyncio.sleep(self._every * (0.5 + random.random()))  # noqa: S311 spreads the load, guards nothing
+            try:
+                await self.refresh(context)
+            except KubeError as error:
+                log.warning("webhook certificate: %s; the one before stays, looking again in about %g s", error, self._every)
+
+    async def _current(self) -> Issued:
+        """Several replicas may do this at once: the first write wins, the others read it."""
+        for _ in range(TRIES):
+            now = dt.datetime.now(dt.UTC)
+            try:
+                secret = await self._client.get(SECRETS, self._secret, self._namespace)
+            except NotFoundError:
+                secret = None
+            held = _issued(secret) if secret else None
+            if held and not must_renew(held, self._names, now):
+                return held
+            fresh = issue(self._names, now, held)
+            try:
+                await self._store(fresh, secret)
+            except (AlreadyExistsError, ConflictError, NotFoundError):
+                continue
+            log.info("webhook certificate for %s made, in Secret %s/%s", ", ".join(self._names), self._namespace, self._secret)
+            return fresh
+        raise KubeError(f"Secret {self._namespace}/{self._secret} was changed by others {TRIES} times in a row")
+
+    async def _store(self, fresh: Issued, secret: dict[str, Any] | None) -> None:
+        parts = {"ca.crt": fresh.authorities, "ca.key": fresh.authority_key, "tls.crt": fresh.certificate, "tls.key": fresh.key}
+        data = {name: base64.b64encode(value).decode() for name, value in parts.items()}
+        if secret is None:
+            await self._client.create(SECRETS, {"metadata": {"name": self._secret}, "type": "Opaque", "data": data}, self._namespace)
+        else:
+            await self._client.replace(SECRETS, self._secret, secret | {"data": data}, self._namespace)
+
+
+def _issued(secret: dict[str, Any]) -> Issued | None:
+    data = secret.get("data") or {}
+    try:
+        return Issued(*(base64.b64decode(data[name], validate=True) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key")))
+    except (KeyError, binascii.Error):
+        return None

@@ -1,0 +1,92 @@
+"""`/livez`, `/readyz` and `/metrics`, for the kubelet and for Prometheus.
+
+In: named checks, a metrics registry. Out: 200 where all checks pass, else 503 with the names of those that do not and why.
+What must stay true: a check has a deadline, and one that raises has failed; it runs in the loop it judges, so a stuck loop answers nothing and the kubelet restarts us.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+__all__ = ["Check", "HealthServer"]
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 2.0
+Check = Callable[[], str | Awaitable[str | None] | None]  # a problem in words, or None
+
+
+class HealthServer:
+    """`async with HealthServer(registry, port=8081).running() as health: health.ready("pods", lambda: None if pods.is_synced else "not listed yet")`."""
+
+    def __init__(self, registry: CollectorRegistry, *, host: str | None = None, port: int = 8081) -> None:
+        self._registry = registry
+        self._host, self._port = host, port
+        self._live: dict[str, Check] = {}
+        self._ready: dict[str, Check] = {}
+
+    def live(self, name: str, check: Check) -> None:
+        """Failing means: restart me."""
+        self._live[name] = check
+
+    def ready(self, name: str, check: Check) -> None:
+        """Failing means: send me nothing."""
+        self._ready[name] = check
+
+    @property
+    def port(self) -> int:
+        """Where it listens; of use where 0 was asked for."""
+        return self._port
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["HealthServer"]:
+        application = web.Application()
+        application.router.add_get("/livez", self._livez)
+        application.router.add_get("/healthz", self._livez)
+        application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/metrics", self._metrics)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host, self._port).start()
+            self._port = runner.addresses[0][1]
+            log.info("health and metrics on port %d", self._port)
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _livez(self, request: web.Request) -> web.Response:
+        return await self._answer(request, self._live)
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        return await self._answer(request, self._ready)
+
+    async def _answer(self, request: web.Request, checks: dict[str, Check]) -> web.Response:
+        problems = dict(zip(checks, await asyncio.gather(*map(_problem, checks.values())), strict=True))
+        failed = any(problems.values())
+        if not failed and "verbose" not in request.query:
+            return web.Response(text="ok")
+        lines = [f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok" for name, problem in problems.items()]
+        return web.Response(text="\n".join([*lines, "failed" if failed else "ok", ""]), status=503 if failed else 200)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encode, kind = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(self._registry), headers={"Content-Type": kind})
+
+
+async def _problem(check: Check) -> str | None:
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            found = check()
+            return await found if inspect.isawaitable(found) else found
+    except TimeoutError:
+        return f"no answer within {CHECK_SECONDS:g} s"
+    except Exception as error:
+        log.exception("a health check failed")
+        return f"{type(error).__name__}: {error}"

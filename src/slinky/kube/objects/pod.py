@@ -1,0 +1,181 @@
+"""A pod, as far as a scheduler needs it: what it asks for, where it may go, where it is, how it fares."""
+
+import datetime as dt
+from collections.abc import Mapping
+
+import msgspec
+
+from slinky.kube.objects.meta import NOTHING, Condition, KubeObject, LabelSelector, Record
+from slinky.kube.objects.placement import Affinity, Toleration, TopologySpreadConstraint
+
+__all__ = [
+    "Container",
+    "ContainerPort",
+    "ContainerState",
+    "ContainerStatus",
+    "EphemeralVolume",
+    "LabelSelector",
+    "Pod",
+    "PodResourceClaim",
+    "PodResourceClaimStatus",
+    "PodSpec",
+    "PodStatus",
+    "ResourceNeeds",
+    "SchedulingGate",
+    "SchedulingGroup",
+    "Terminated",
+    "Volume",
+    "VolumeClaim",
+    "Waiting",
+]
+
+
+class ResourceNeeds(Record, frozen=True):
+    """Quantities as Kubernetes writes them, by resource name."""
+
+    requests: Mapping[str, str] = NOTHING
+    limits: Mapping[str, str] = NOTHING
+    claims: tuple[Mapping[str, str], ...] = ()
+
+
+NO_NEEDS = ResourceNeeds()
+
+
+class ContainerPort(Record, frozen=True):
+    host_port: int = 0
+    container_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
+class Container(Record, frozen=True):
+    name: str = ""
+    restart_policy: str = ""  # "Always" makes an init container a sidecar
+    resources: ResourceNeeds = NO_NEEDS
+    ports: tuple[ContainerPort, ...] = ()
+
+
+class SchedulingGate(Record, frozen=True):
+    name: str = ""
+
+
+class SchedulingGroup(Record, frozen=True):
+    """The built-in PodGroup that a pod belongs to."""
+
+    pod_group_name: str = ""
+
+
+class PodResourceClaim(Record, frozen=True):
+    name: str = ""
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class VolumeClaim(Record, frozen=True):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class EphemeralVolume(Record, frozen=True):
+    """Its claim is called POD-VOLUME; its template is not read."""
+
+
+class Volume(Record, frozen=True):
+    name: str = ""
+    persistent_volume_claim: VolumeClaim | None = None
+    ephemeral: EphemeralVolume | None = None
+
+
+class PodSpec(Record, frozen=True):
+    node_name: str = ""
+    scheduler_name: str = ""
+    node_selector: Mapping[str, str] = NOTHING
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: SchedulingGroup | None = None
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Mapping[str, str] = NOTHING
+    resources: ResourceNeeds | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    priority: int = 0
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    runtime_class_name: str = ""
+    host_network: bool = False
+    restart_policy: str = ""
+    service_account_name: str = ""
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+
+
+class Waiting(Record, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class Running(Record, frozen=True):
+    started_at: dt.datetime | None = None
+
+
+class Terminated(Record, frozen=True):
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: dt.datetime | None = None
+    finished_at: dt.datetime | None = None
+
+
+class ContainerState(Record, frozen=True):
+    """One of the three is set."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+NO_STATE = ContainerState()
+
+
+class ContainerStatus(Record, frozen=True):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = NO_STATE
+    allocated_resources: Mapping[str, str] = NOTHING
+    resources: ResourceNeeds | None = None
+
+
+class PodResourceClaimStatus(Record, frozen=True):
+    name: str = ""
+    resource_claim_name: str = ""
+
+
+class PodStatus(Record, frozen=True):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    nominated_node_name: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    start_time: dt.datetime | None = None
+
+
+class Pod(KubeObject, frozen=True):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    def condition(self, kind: str) -> Condition | None:
+        return next((found for found in self.status.conditions if found.type == kind), None)
+
+    @property
+    def is_over(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")

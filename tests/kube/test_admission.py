@@ -1,0 +1,111 @@
+"""The admission server over TLS, asked as the API server asks."""
+
+import asyncio
+import base64
+import datetime as dt
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from slinky.kube import Pod
+from slinky.kube.admission import AdmissionRequest, AdmissionResponse, AdmissionServer, CertificateFiles, Handler, OnFailure
+from slinky.kube.admission.certificates import issue
+
+POD = {"metadata": {"name": "a", "namespace": "n"}, "spec": {"containers": [{"name": "c"}]}}
+
+
+@asynccontextmanager
+async def served(folder: Path, handler: Handler, **options: Any) -> AsyncIterator["Asker"]:
+    issued = issue(["127.0.0.1"], dt.datetime.now(dt.UTC))
+    for name, data in {"tls.crt": issued.certificate, "tls.key": issued.key}.items():
+        (folder / name).write_bytes(data)
+    certificate = CertificateFiles(folder / "tls.crt", folder / "tls.key")
+    server = AdmissionServer({"/pods": handler}, certificate, host="127.0.0.1", port=0, **options)
+    async with server.running(), aiohttp.ClientSession() as session:
+        yield Asker(session, f"https://127.0.0.1:{server.port}/pods", ssl.create_default_context(cadata=issued.authorities.decode()))
+
+
+class Asker:
+    def __init__(self, session: aiohttp.ClientSession, url: str, tls: ssl.SSLContext) -> None:
+        self._session, self._url, self._tls = session, url, tls
+
+    async def post(self, body: Any) -> tuple[int, str]:
+        async with self._session.post(self._url, data=body, ssl=self._tls) as answer:
+            return answer.status, await answer.text()
+
+    async def ask(self, **request: Any) -> dict[str, Any]:
+        review = {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {"uid": "u-1", "kind": {"kind": "Pod"}, **request},
+        }
+        status, text = await self.post(json.dumps(review))
+        assert status == 200, text
+        answer = json.loads(text)
+        assert (answer["kind"], answer["apiVersion"], answer["response"]["uid"]) == ("AdmissionReview", "admission.k8s.io/v1", "u-1")
+        found: dict[str, Any] = answer["response"]
+        return found
+
+
+def toleration(request: AdmissionRequest) -> AdmissionResponse:
+    document = request.document()
+    document["spec"]["schedulerName"] = "slurm"
+    document["metadata"].setdefault("annotations", {})["slinky/a"] = "b"
+    return AdmissionResponse.mutate(request, document, warnings=["mind the gap"])
+
+
+async def test_a_mutation_is_a_patch(tmp_path: Path) -> None:
+    async with served(tmp_path, toleration) as asker:
+        answer = await asker.ask(operation="CREATE", object=POD)
+    assert (answer["allowed"], answer["patchType"], answer["warnings"]) == (True, "JSONPatch", ["mind the gap"])
+    assert json.loads(base64.b64decode(answer["patch"])) == [
+        {"op": "add", "path": "/metadata/annotations", "value": {"slinky/a": "b"}},
+        {"op": "add", "path": "/spec/schedulerName", "value": "slurm"},
+    ]
+
+
+async def test_an_async_handler_reads_typed_objects_and_refuses_with_a_sentence(tmp_path: Path) -> None:
+    async def judge(request: AdmissionRequest) -> AdmissionResponse:
+        await asyncio.sleep(0)
+        new, old = request.read(Pod), request.read_old(Pod)
+        assert new is not None
+        assert request.user_info.username == "jane"
+        return AdmissionResponse.refuse(f"{new.metadata.name} may not be; before: {old}", code=422)
+
+    async with served(tmp_path, judge) as asker:
+        answer = await asker.ask(operation="CREATE", object=POD, oldObject=None, userInfo={"username": "jane", "groups": ["g"]})
+    assert (answer["allowed"], answer["status"]) == (False, {"message": "a may not be; before: None", "code": 422})
+
+
+@pytest.mark.parametrize(("rule", "allowed"), [(OnFailure.REFUSE, False), (OnFailure.ALLOW, True)])
+async def test_a_handler_that_fails_or_is_late_is_answered_for(tmp_path: Path, rule: OnFailure, allowed: bool) -> None:
+    outcomes: list[tuple[str, str]] = []
+
+    async def judge(request: AdmissionRequest) -> AdmissionResponse:
+        if request.name == "late":
+            await asyncio.Event().wait()
+        raise KeyError("oops")
+
+    observer = lambda path, outcome, _: outcomes.append((path, outcome))  # noqa: E731
+    async with served(tmp_path, judge, on_failure=rule, deadline=0.2, observer=observer) as asker:
+        failed = await asker.ask(operation="CREATE", object=POD, name="a", namespace="n")
+        late = await asker.ask(operation="CREATE", object=POD, name="late")
+    for answer, why in ((failed, "CREATE of Pod n/a: KeyError"), (late, "no decision within 0.2 s")):
+        assert answer["allowed"] is allowed
+        assert why in (answer["warnings"][0] if allowed else answer["status"]["message"])
+    assert outcomes == [("/pods", "failed"), ("/pods", "late")]
+
+
+async def test_bodies_that_are_too_large_or_no_reviews_are_turned_away(tmp_path: Path) -> None:
+    async with served(tmp_path, toleration, body_limit=100_000) as asker:
+        assert (await asker.post(b"x" * 200_000))[0] == 413
+        status, text = await asker.post(b'{"kind": "AdmissionReview"}')
+        assert status == 400
+        assert "not an AdmissionReview" in text
+        assert (await asker.ask(operation="CREATE", object=POD))["allowed"]

@@ -1,0 +1,130 @@
+"""Leader election on the real API server: two electors, a stopped process, a busy loop, a restart."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from slinky.kube import LEASES, Access, Client
+from slinky.kube.leader import LeaderElector
+from slinky.kube.leases import ElectionTimes, lease_clock
+from slinky.sandbox.handle import Sandbox
+from tests.kube_sandbox.conftest import eventually
+from tests.kube_sandbox.elector_process import TIMES
+
+pytestmark = pytest.mark.sandbox
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+async def test_one_leads_and_gives_it_back(client: Client, namespace: str) -> None:
+    told: list[str] = []
+    electors = [
+        LeaderElector(
+            client.access,
+            "election",
+            namespace,
+            name,
+            on_started=lambda name=name: told.append(f"{name} started"),  # type: ignore[misc]
+            on_stopped=lambda name=name: told.append(f"{name} stopped"),  # type: ignore[misc]
+        )
+        for name in ("a", "b")
+    ]
+    first, second = electors
+    first.start()
+    await eventually("the first leads", lambda: first.is_leader)
+    second.start()
+    await eventually("the second knows", lambda: second.holder == "a")
+    assert not second.is_leader
+    before = time.monotonic()
+    await first.stop()
+    assert not first.is_leader
+    await eventually("the second leads", lambda: second.is_leader)
+    assert time.monotonic() - before < 8, "a Lease given back is not waited for"
+    lease = await client.get(LEASES, "election", namespace)
+    assert (lease.spec.holder_identity, lease.spec.lease_duration_seconds, lease.spec.lease_transitions) == ("b", 15, 1)
+    await second.stop()
+    assert (await client.get(LEASES, "election", namespace)).spec.holder_identity == ""
+    await eventually("all was told", lambda: told == ["a started", "a stopped", "b started", "b stopped"])
+
+
+async def test_a_busy_main_loop_keeps_the_lease(access: Access, namespace: str) -> None:
+    elector = LeaderElector(access, "election", namespace, "busy", times=TIMES)
+    rival = LeaderElector(access, "election", namespace, "rival", times=TIMES)
+    elector.start()
+    await eventually("it leads", lambda: elector.is_leader)
+    rival.start()
+    await eventually("the rival waits", lambda: rival.holder == "busy")
+    until = time.monotonic() + TIMES.lease + 1
+    samples = set()
+    while time.monotonic() < until:  # no await: the loop is stuck for longer than the Lease lasts
+        samples.add((elector.is_leader, rival.is_leader))
+    assert samples == {(True, False)}
+    await elector.stop()
+    await rival.stop()
+
+
+async def test_a_stopped_process_does_not_believe_it_leads_when_it_goes_on(sandbox: Sandbox, access: Access, namespace: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.kube_sandbox.elector_process",
+        str(sandbox.kubeconfig),
+        namespace,
+        "sleeper",
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    output = process.stdout
+    rival = LeaderElector(access, "election", namespace, "rival", times=TIMES)
+
+    async def line() -> tuple[float, bool]:
+        moment, leads = (await asyncio.wait_for(output.readline(), 20)).split()
+        return float(moment), leads == b"1"
+
+    try:
+        while not (await line())[1]:
+            pass
+        rival.start()
+        await eventually("the rival waits", lambda: rival.holder == "sleeper")
+        process.send_signal(signal.SIGSTOP)
+        assert not rival.is_leader
+        await eventually("the rival leads", lambda: rival.is_leader)
+        rival_leads_since = lease_clock()
+        process.send_signal(signal.SIGCONT)
+        after: list[bool] = []
+        while len(after) < 100:
+            moment, leads = await line()
+            if moment >= rival_leads_since:
+                after.append(leads)
+        assert not any(after)
+        assert rival.is_leader
+    finally:
+        process.kill()
+        await process.communicate()
+        await rival.stop()
+
+
+async def test_the_leader_leads_on_through_a_restart_of_the_server(
+    sandbox: Sandbox, access: Access, client: Client, namespace: str
+) -> None:
+    elector = LeaderElector(access, "election", namespace, "steady", times=ElectionTimes(lease=30, renew=25, retry=0.5))
+    elector.start()
+    await eventually("it leads", lambda: elector.is_leader)
+    before = (await client.get(LEASES, "election", namespace)).spec.renew_time
+    await sandbox.restart("kube-apiserver", seconds=1)
+
+    async def renewed_again() -> bool:
+        lease = await client.get(LEASES, "election", namespace, seconds=2)
+        assert elector.is_leader
+        return lease.spec.renew_time is not None and before is not None and lease.spec.renew_time > before
+
+    await eventually("the Lease was renewed after the restart", renewed_again, 60)
+    assert (await client.get(LEASES, "election", namespace)).spec.lease_transitions == 0
+    await elector.stop()
