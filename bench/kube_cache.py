@@ -23,9 +23,10 @@ from slinky.kube import PODS, Access, Client, Pod, Reflector, from_kubeconfig
 from slinky.kube.watch import EventReader, LineSplitter
 from slinky.sandbox.down import down
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.kwoknodes import side_by_side
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import Shape
-from slinky.sandbox.up import side_by_side, up
+from slinky.sandbox.up import up
 
 __all__ = ["measure"]
 
