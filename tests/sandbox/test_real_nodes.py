@@ -1,5 +1,6 @@
 """Real nodes: pods are processes with addresses, names and volumes; Slurm's own daemons run beside kubelets and in pods."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -57,7 +58,9 @@ def real(start_sandbox: Starter) -> Sandbox:
 
 def run(sandbox: Sandbox, *command: str, text: str | None = None) -> str:
     """A command as after `eval "$(slinky sandbox env)"`, at a place that every machine has."""
-    done = subprocess.run(command, env=sandbox.exports(), cwd="/", input=text, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, env=os.environ | sandbox.exports(), cwd="/", input=text, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

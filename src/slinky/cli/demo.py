@@ -1,6 +1,7 @@
 """`slinky demo`: one pod's way through Slurm, by hand and with plain HTTP, on the real servers. Leaves nothing behind."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -140,7 +141,7 @@ async def _show(console: Console, sandbox: Sandbox, slurm: str, kubectl: str) ->
     """What each side says, side by side."""
     told = await sandbox.link.script("head", slurm)
     process = await asyncio.create_subprocess_exec(
-        str(sandbox.folder / "bin/kubectl"), *kubectl.split()[1:], stdout=asyncio.subprocess.PIPE, env=sandbox.exports()
+        str(sandbox.folder / "bin/kubectl"), *kubectl.split()[1:], stdout=asyncio.subprocess.PIPE, env=os.environ | sandbox.exports()
     )
     shown = (await process.communicate())[0].decode()
     panels = [Panel(told.rstrip(), title=slurm.split()[0]), Panel(shown.rstrip(), title=kubectl.partition(" --")[0])]

@@ -176,9 +176,12 @@ class Sandbox:
         """`bin/`: kubectl, helm and every Slurm command, to be put first in PATH."""
         folder = self.folder / "bin"
         folder.mkdir(exist_ok=True)
-        kubeconfig = shlex.quote(str(self.kubeconfig))
+        kubeconfig, kept = shlex.quote(str(self.kubeconfig)), shlex.quote(str(self.folder / "kubectl"))
         programs = {"kubectl": f"{self.record.kubernetes}/kubectl", "helm": self.record.helm}
-        scripts = {n: f'export KUBECONFIG=${{KUBECONFIG:-{kubeconfig}}}\nexec {shlex.quote(p)} "$@"' for n, p in programs.items()}
+        scripts = {
+            n: f'export KUBECONFIG=${{KUBECONFIG:-{kubeconfig}}} KUBECACHEDIR={kept}/kube HELM_CACHE_HOME={kept}/helm\nexec {shlex.quote(p)} "$@"'
+            for n, p in programs.items()
+        }
         for name in SLURM_COMMANDS:
             entered = shlex.join(entering(holder, [name], directory="@PWD@")).replace("@PWD@", '"$PWD"')
             scripts[name] = (
