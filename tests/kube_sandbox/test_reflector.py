@@ -80,6 +80,30 @@ async def test_a_transform_drops_what_is_not_wanted(client: Client, namespace: s
         assert names(cache.list()) == {"keep"}
 
 
+async def test_faults_of_ours_are_logged_and_the_cache_stays_true(
+    client: Client, namespace: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: KubeObject) -> KubeObject:
+        raise RuntimeError("in the transform")
+
+    reflector = follow(client, namespace, transform=broken)
+    async with reflector.running() as cache:
+        await cache.wait_synced(10)
+        await make(client, namespace, "a")
+        await eventually("it is held whole", lambda: names(cache.list()) == {"a"})
+
+        def raising(_: KubeObject) -> None:
+            monkeypatch.undo()
+            raise RuntimeError("in the cache")
+
+        monkeypatch.setattr(cache, "put", raising)
+        await make(client, namespace, "b")
+        await eventually("the relist made it good", lambda: names(cache.list()) == {"a", "b"})
+    assert reflector.health.relists == 2
+    assert "in the transform" in caplog.text
+    assert "in the cache" in caplog.text
+
+
 async def test_objects_of_a_megabyte(client: Client, namespace: str) -> None:
     """Far beyond what line-reading helpers take (512 KiB)."""
     whole = Resource("", "v1", "configmaps", KubeObject)
