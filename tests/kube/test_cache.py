@@ -121,6 +121,16 @@ def test_a_failing_subscriber_harms_nobody(caplog: pytest.LogCaptureFixture) -> 
     assert "oh dear" in caplog.text
 
 
+def test_a_failing_index_function_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    cache: Cache[KubeObject] = Cache()
+    cache.add_index("colour", lambda found: [found.metadata.labels["colour"]])
+    with caplog.at_level(logging.ERROR):
+        for colour in ("", "red", "", "blue"):
+            cache.put(thing("a", colour=colour))
+    assert cache.index_values("colour") == ["blue"]
+    assert "index function failed" in caplog.text
+
+
 @given(st.lists(st.tuples(NAMES, UIDS, st.booleans())), st.integers(1, 5))
 def test_a_slow_reader_of_changes_arrives_at_the_same_state(steps: list[tuple[str, int, bool]], pace: int) -> None:
     """It fetches once in a while; what it missed is merged, at most two changes a key, and the sum is right."""

@@ -61,6 +61,16 @@ def test_rubbish_is_replaced() -> None:
     assert not must_renew(issue(NAMES, START, Issued(b"x", b"x", b"x", b"x")), NAMES, START)
 
 
+@pytest.mark.parametrize("key", [b"x", issue(NAMES, START).authority_key], ids=["no key", "another's key"])
+def test_an_authority_whose_key_is_lost_is_replaced_and_trusted_on(key: bytes) -> None:
+    first = issue(NAMES, START)
+    late = START + YEAR
+    second = issue(NAMES, late, Issued(first.authorities, key, first.certificate, first.key))
+    assert not must_renew(second, NAMES, late)
+    assert second.authorities != first.authorities
+    assert second.authorities.endswith(first.authorities)
+
+
 def test_keys_are_in_no_repr() -> None:
     assert "PRIVATE" not in repr(issue(NAMES, START))
 

@@ -11,7 +11,7 @@ import pytest
 
 from slinky.kube import LEASES, Access, Client
 from slinky.kube.leader import LeaderElector
-from slinky.kube.leases import ElectionTimes, lease_clock
+from slinky.kube.leases import lease_clock
 from slinky.sandbox.handle import Sandbox
 from tests.kube_sandbox.conftest import eventually
 from tests.kube_sandbox.elector_process import TIMES
@@ -109,22 +109,3 @@ async def test_a_stopped_process_does_not_believe_it_leads_when_it_goes_on(sandb
         process.kill()
         await process.communicate()
         await rival.stop()
-
-
-async def test_the_leader_leads_on_through_a_restart_of_the_server(
-    sandbox: Sandbox, access: Access, client: Client, namespace: str
-) -> None:
-    elector = LeaderElector(access, "election", namespace, "steady", times=ElectionTimes(lease=30, renew=25, retry=0.5))
-    elector.start()
-    await eventually("it leads", lambda: elector.is_leader)
-    before = (await client.get(LEASES, "election", namespace)).spec.renew_time
-    await sandbox.restart("kube-apiserver", seconds=1)
-
-    async def renewed_again() -> bool:
-        lease = await client.get(LEASES, "election", namespace, seconds=2)
-        assert elector.is_leader
-        return lease.spec.renew_time is not None and before is not None and lease.spec.renew_time > before
-
-    await eventually("the Lease was renewed after the restart", renewed_again, 60)
-    assert (await client.get(LEASES, "election", namespace)).spec.lease_transitions == 0
-    await elector.stop()

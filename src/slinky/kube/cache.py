@@ -174,14 +174,22 @@ class _Index(Generic[T]):
         self.held: dict[str, dict[Key, T]] = {}
 
     def put(self, key: Key, old: T | None, new: T | None) -> None:
-        values = set(self._function(new)) if new is not None else set()
-        for value in set(self._function(old)) - values if old is not None else ():
+        values = self._values(key, new)
+        for value in self._values(key, old) - values:
             bucket = self.held[value]
             del bucket[key]
             if not bucket:
                 del self.held[value]
         for value in values:
             self.held.setdefault(value, {})[key] = new  # type: ignore[assignment]
+
+    def _values(self, key: Key, found: T | None) -> set[str]:
+        """A function that fails gives none: its object is not found by it, and all else goes on."""
+        try:
+            return set() if found is None else set(self._function(found))
+        except Exception:
+            log.exception("an index function failed on %s", key)
+            return set()
 
 
 class Changes(Generic[T]):

@@ -99,7 +99,12 @@ class LeaderElector:
     # In the thread
 
     def _run(self) -> None:
-        asyncio.run(self._compete())
+        try:
+            asyncio.run(self._compete())
+        except Exception:
+            log.exception("Lease %s/%s: leader election ended by a fault of ours", self._namespace, self._name)
+            self._until = float("-inf")
+            self._tell()
 
     async def _compete(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
@@ -124,11 +129,9 @@ class LeaderElector:
             self._tell()
 
     async def _try(self, client: Client) -> None:
-        """One attempt to take or keep the Lease, no longer than our lead lasts (or than `renew` where we do not lead)."""
-        left = self._until - self._clock()
-        seconds = max(0.5, min(self._times.renew, left)) if left > 0 else self._times.renew
+        """One attempt to take or keep the Lease; short enough for a second one while we still lead."""
         try:
-            async with asyncio.timeout(min(seconds, self._times.renew / 2)):
+            async with asyncio.timeout(self._times.renew / 2):
                 await self._take_or_keep(client)
         except (KubeError, TimeoutError) as error:
             state = f"leading for {max(0.0, self._until - self._clock()):.1f} s more" if self.is_leader else "not leading"

@@ -120,6 +120,10 @@ class Reflector(Generic[T]):
                 self._streamed_lists = False
             except KubeError as error:
                 await self._pause(error, moved=self.health.events > events)
+            except Exception as error:  # a fault of ours must not leave a cache that looks alive and is not
+                log.exception("%s: listing anew after a fault of ours", self._path)
+                self._version = None
+                await self._pause(KubeError(f"{type(error).__name__}: {error}"), moved=False)
             else:
                 if time.monotonic() - started < SHORTEST_WATCH and self.health.events == events:
                     await self._pause(InterruptedReadError("GET", self._path, "the server ended the watch at once"), moved=False)
@@ -229,4 +233,10 @@ class Reflector(Generic[T]):
     def _kept(self, found: T) -> T | None:
         if self.resource.compact is not None:
             found = self.resource.compact(found)
-        return found if self._transform is None else self._transform(found)
+        if self._transform is None:
+            return found
+        try:
+            return self._transform(found)
+        except Exception:  # held whole rather than not at all: a subscriber would take it for deleted
+            log.exception("%s: the transform failed on %s", self._path, found.key)
+            return found

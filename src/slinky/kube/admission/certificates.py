@@ -37,8 +37,9 @@ class Issued:
 def issue(names: Sequence[str], now: dt.datetime, previous: Issued | None = None) -> Issued:
     """A new certificate for `names` (DNS names or addresses), by the previous authority while that lasts."""
     kept = _still_valid(previous.authorities, now) if previous else []
-    if previous and kept and kept[0].not_valid_after_utc - now > dt.timedelta(days=CERTIFICATE_DAYS + EARLY_DAYS):
-        authority, signer, signer_key = kept[0], kept, _load_key(previous.authority_key)
+    signer_key = _key_of(kept[0], previous.authority_key) if previous and kept else None
+    if signer_key and kept[0].not_valid_after_utc - now > dt.timedelta(days=CERTIFICATE_DAYS + EARLY_DAYS):
+        authority, signer = kept[0], kept
     else:
         signer_key = ec.generate_private_key(ec.SECP256R1())
         authority = _authority(signer_key, now)
@@ -134,8 +135,10 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
-def _load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    key = load_pem_private_key(pem, None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise TypeError("the authority's key is not an elliptic curve key")
-    return key
+def _key_of(authority: x509.Certificate, pem: bytes) -> ec.EllipticCurvePrivateKey | None:
+    """The authority's key, if that is what it is."""
+    try:
+        key = load_pem_private_key(pem, None)
+    except (ValueError, TypeError):
+        return None
+    return key if isinstance(key, ec.EllipticCurvePrivateKey) and key.public_key() == authority.public_key() else None
