@@ -32,7 +32,10 @@ def main() -> None:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there is {', '.join(MEASUREMENTS)}")
     rows = [row for name in chosen.names or MEASUREMENTS for row in MEASUREMENTS[name](chosen.quick)]
     _show(rows)
-    _write(rows)
+    if chosen.quick or chosen.names:
+        print("not written to bench/results/: that is for a full run")
+    else:
+        _write(rows)
 
 
 def _show(rows: list[Row]) -> None:

@@ -27,6 +27,12 @@ def test_every_command_has_help(cli: Cli, command: list[str]) -> None:
         (["sandbox", "up", "--kubernetes", "1.20"], "Kubernetes 1.20 is not pinned"),
         (["sandbox", "up", "--node-memory", "much"], "a number with M, G or T, such as 256G"),
         (["sandbox", "up", "--name", "a/b"], "letters, digits and dashes"),
+        *(
+            (["sandbox", command, "--name", name], "letters, digits and dashes")
+            for command in ("down", "status", "env")
+            for name in ("", ".", "..", "/x", "a/b", "../x")
+        ),
+        (["sandbox", "up", "--node-memory", "9" * 400 + "G"], "a number with M, G or T"),
         (["sandbox", "status", "--name", "nosuch"], "slinky sandbox up --name nosuch makes it"),
         (["sandbox", "kubectl", "--name", "nosuch", "get", "pods"], "no sandbox 'nosuch'"),
         (["sandbox", "logs", "--name", "nosuch"], "no sandbox 'nosuch'"),

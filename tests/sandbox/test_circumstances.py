@@ -105,5 +105,19 @@ def test_a_record_that_cannot_be_read_can_still_be_taken_down(cli: Cli) -> None:
     (found.folder / "record.json").write_text("{")
     assert "cannot be read" in cli("sandbox", "status", "--name", name).stderr
     assert "broken" in cli("sandbox", "list").stdout
+    kept = (found.folder / "keeper.json").read_text()
+    (found.folder / "keeper.json").write_text("")
+    assert "end the sandbox's keeper by hand" in cli("sandbox", "down", "--name", name).stderr
+    assert found.is_running
+    (found.folder / "keeper.json").write_text(kept)
+    assert cli("sandbox", "down", "--name", name).returncode == 0
+    assert not found.is_running
+
+
+def test_a_damaged_keeper_file_is_made_good_by_the_record(cli: Cli) -> None:
+    name = f"damaged-{os.getpid()}"
+    assert cli("sandbox", "up", "--name", name, "--nodes", "1").returncode == 0
+    found = Sandbox.running(name)
+    (found.folder / "keeper.json").write_text("")
     assert cli("sandbox", "down", "--name", name).returncode == 0
     assert not found.is_running

@@ -60,6 +60,22 @@ def test_a_user_is_who_she_says(cli: Cli, sandbox: Sandbox) -> None:
     assert "Invalid user id" in refused.stderr
 
 
+def test_the_people_of_slurm_are_nobody_to_kubernetes(cli: Cli, sandbox: Sandbox) -> None:
+    denied = cli("sandbox", "slurm", "--name", sandbox.record.name, "--as", "alice", "head", "-1", "/etc/kubernetes/admin.kubeconfig")
+    assert "Permission denied" in denied.stderr
+    assert (
+        cli("sandbox", "slurm", "--name", sandbox.record.name, "--as", "alice", "sh", "-c", "echo $HOME").stdout.strip()
+        == "/var/home/alice"
+    )
+
+
+def test_what_does_not_exist_is_named(cli: Cli, sandbox: Sandbox) -> None:
+    name = ["--name", sandbox.record.name]
+    assert "there is no command sqeue in the sandbox" in cli("sandbox", "slurm", *name, "sqeue").stderr
+    assert "'eve' is not one of 'root', 'alice'" in cli("sandbox", "slurm", *name, "--as", "eve", "squeue").stderr
+    assert "has no machine 'moon'; there is head" in cli("sandbox", "shell", *name, "--machine", "moon").stderr
+
+
 def test_options_after_the_command_are_the_commands_own(cli: Cli, sandbox: Sandbox) -> None:
     told = cli("sandbox", "kubectl", "--name", sandbox.record.name, "get", "node", "kwok-00", "-o", "name", "--help=false")
     assert told.stdout.strip() == "node/kwok-00"

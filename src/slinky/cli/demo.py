@@ -23,14 +23,13 @@ from slinky.sandbox.up import up
 
 __all__ = ["demo"]
 
-NAME = "demo"
 COLUMNS = "custom-columns=NAME:.metadata.name,PHASE:.status.phase,NODE:.spec.nodeName"
 POD = "/api/v1/namespaces/default/pods/hello"
 
 
 @click.command()
 @click.option("--nodes", default=8, show_default=True, help="Nodes in the sandbox.")
-@click.option("--keep", is_flag=True, help=f"Leave the sandbox (named {NAME!r}) up, to look around.")
+@click.option("--keep", is_flag=True, help="Leave the sandbox up, to look around.")
 def demo(nodes: int, keep: bool) -> None:
     """A pod placed by Slurm, on a real Slurm and a real Kubernetes.
 
@@ -38,17 +37,20 @@ def demo(nodes: int, keep: bool) -> None:
     the node that Slurm gave the job, shows both sides, and takes everything down.
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 132)
+    name = f"demo-{os.getpid()}"  # nobody else's
     try:
-        asyncio.run(_demo(console, nodes))
+        asyncio.run(_demo(console, name, nodes))
     finally:
-        if not keep:
-            down(NAME)
+        if keep:
+            console.print(f"the sandbox is kept: slinky sandbox shell --name {name}; slinky sandbox down --name {name}")
+        else:
+            down(name)
             console.print("the sandbox is down: no process, mount or interface is left")
 
 
-async def _demo(console: Console, nodes: int) -> None:
+async def _demo(console: Console, name: str, nodes: int) -> None:
     with Progress() as progress:
-        sandbox = await up(NAME, Shape(nodes=nodes, register=False), progress)
+        sandbox = await up(name, Shape(nodes=nodes, register=False), progress)
     async with sandbox.kube() as kube, sandbox.slurm() as slurm:
         _say(console, "Kubernetes has nodes; Slurm has none yet")
         await _show(console, sandbox, "sinfo", "kubectl get nodes")
@@ -129,7 +131,7 @@ async def _until(what: str, probe: Callable[[], Awaitable[bool]], seconds: float
     deadline = time.monotonic() + seconds
     while not await probe():
         if time.monotonic() > deadline:
-            raise SandboxError(f"{what}: not within {seconds:g} s; look with slinky sandbox --name {NAME} status")
+            raise SandboxError(f"{what}: not within {seconds:g} s; run slinky demo --keep and look with slinky sandbox status and logs")
         await asyncio.sleep(0.05)
 
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slinky.sandbox.cache import sandboxes
+from slinky.sandbox.debian import PEOPLE
 from slinky.sandbox.down import down as take_down
 from slinky.sandbox.errors import SandboxError, UsageError
 from slinky.sandbox.handle import INSIDE_PATH, Sandbox, names
@@ -79,7 +80,7 @@ def down(name: str, every: bool, keep_logs: Path | None) -> None:
     wanted = sorted({p.name for p in sandboxes().glob("*") if p.is_dir()}) if every else [name]
     for each in wanted:
         started = time.monotonic()
-        if take_down(each, keep_logs):
+        if take_down(each, keep_logs / each if keep_logs and every else keep_logs):
             click.echo(f"sandbox {each!r} is down ({time.monotonic() - started:.1f} s)")
         else:
             click.echo(f"there is no sandbox {each!r}")
@@ -190,13 +191,14 @@ def kubectl(name: str, arguments: tuple[str, ...]) -> None:
 
 @sandbox.command(context_settings=PASSING)
 @named
-@click.option("--as", "user", default="root", show_default=True, help="Of root, alice, bob, carol, dave.")
+@click.option("--as", "user", type=click.Choice(["root", *PEOPLE]), default="root", show_default=True, help="Who runs it.")
 @click.argument("arguments", nargs=-1, required=True, type=click.UNPROCESSED)
 def slurm(name: str, user: str, arguments: tuple[str, ...]) -> None:
     """Any Slurm command (squeue, sbatch, scontrol, sacctmgr …) on the sandbox's head."""
     found = Sandbox.running(name)
     entered = found.enter(list(arguments), user="" if user == "root" else user, directory=str(Path.cwd()))
-    _become(entered, {"SLURM_CONF": "/etc/slurm/slurm.conf", "PATH": INSIDE_PATH})
+    home = {} if user == "root" else {"HOME": f"/var/home/{user}", "USER": user, "LOGNAME": user}
+    _become(entered, {"SLURM_CONF": "/etc/slurm/slurm.conf", "PATH": INSIDE_PATH} | home)
 
 
 @sandbox.command()

@@ -8,14 +8,15 @@ instead of building beside it.
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slinky.sandbox.errors import CircumstanceError
+from slinky.sandbox.errors import CircumstanceError, UsageError
 
-__all__ = ["cache_root", "digest", "entry", "lock", "require_room", "sandboxes"]
+__all__ = ["cache_root", "digest", "entry", "lock", "require_room", "sandbox_folder", "sandboxes"]
 
 
 def cache_root() -> Path:
@@ -25,6 +26,13 @@ def cache_root() -> Path:
 
 def sandboxes() -> Path:
     return cache_root() / "sandboxes"
+
+
+def sandbox_folder(name: str) -> Path:
+    """The one place where a name becomes a path: what is not a plain name is refused, as folders are removed by it."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}", name):
+        raise UsageError(f"sandbox name {name!r}: letters, digits and dashes, at most 40")
+    return sandboxes() / name
 
 
 def digest(*parts: str | bytes) -> str:

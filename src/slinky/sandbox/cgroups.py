@@ -3,7 +3,9 @@
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["CGROUPS", "cgroup_name", "make_cgroup", "roots"]
+from slinky.sandbox.errors import CircumstanceError
+
+__all__ = ["CGROUPS", "cgroup_name", "check_cgroups", "make_cgroup", "roots"]
 
 CGROUPS = Path("/sys/fs/cgroup")
 CONTROLLERS = ("cpu", "cpuset", "memory", "pids", "io", "hugetlb")
@@ -17,6 +19,8 @@ def roots() -> list[Path]:
     """One folder a hierarchy: v2 has one, v1 one a controller."""
     if (CGROUPS / "cgroup.controllers").exists():
         return [CGROUPS]
+    if not CGROUPS.exists():
+        return []
     return [path for path in CGROUPS.iterdir() if path.is_dir() and not path.is_symlink() and (path / "cgroup.procs").exists()]
 
 
@@ -30,6 +34,21 @@ def make_cgroup(name: str) -> None:
             folder.mkdir(exist_ok=True)
             _copy_cpuset(folder)
         _enable_controllers(folder)
+
+
+def check_cgroups() -> None:
+    """Real nodes need cgroups that can be divided."""
+    if not roots():
+        raise CircumstanceError("real nodes need cgroups, and none are mounted at /sys/fs/cgroup")
+    control = CGROUPS / "cgroup.subtree_control"
+    if control.exists():
+        _enable_controllers(CGROUPS)
+        missing = {"cpu", "memory", "pids"} - set(control.read_text().split())
+        if missing:
+            raise CircumstanceError(
+                f"real nodes need the cgroup controllers {', '.join(sorted(missing))} below the root cgroup, and the kernel does not give them: "
+                "in a container, run on the machine itself"
+            )
 
 
 def _enable_controllers(folder: Path) -> None:

@@ -234,7 +234,7 @@ def _inside(folder: Path, script: str, log: Path, failure: str) -> None:
         if Path("/etc", name).exists():
             shutil.copyfile(Path("/etc", name), folder / "etc" / name)
     enter = 'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" /bin/sh -euc "$2"'
-    namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+    namespaces = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     proxies = {k: v for k, v in os.environ.items() if k.lower() in ("http_proxy", "https_proxy", "no_proxy")}
     _run([*namespaces, "sh", "-c", enter, "sh", str(folder), script], log, failure, environment | proxies)

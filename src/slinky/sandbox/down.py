@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from slinky.sandbox.cache import lock, sandboxes
+from slinky.sandbox.cache import lock, sandbox_folder
 from slinky.sandbox.cgroups import cgroup_name, roots
 from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.identity import end_process, read_keeper_file
@@ -21,19 +21,19 @@ __all__ = ["down", "remove"]
 
 def down(name: str, keep_logs: Path | None = None) -> bool:
     """True where there was one. With `keep_logs` its logs are copied there first."""
-    if not (sandboxes() / name).exists():
+    folder = sandbox_folder(name)
+    if not folder.exists():
         return False
-    with lock(sandboxes() / f"{name}.lock"):
-        logs = sandboxes() / name / "logs"
-        if keep_logs and logs.exists():
-            shutil.copytree(logs, keep_logs, dirs_exist_ok=True)
+    with lock(folder.with_name(f"{name}.lock")):
+        if keep_logs and (folder / "logs").exists():
+            shutil.copytree(folder / "logs", keep_logs, dirs_exist_ok=True)
         remove(name)
     return True
 
 
 def remove(name: str) -> None:
     """The same, for someone who holds the sandbox's lock."""
-    folder = sandboxes() / name
+    folder = sandbox_folder(name)
     if kept := read_keeper_file(folder):
         end_process(kept.keeper)
         delete_interface(interface(kept.identity))  # the kernel would, but in its own time

@@ -9,8 +9,10 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -146,12 +148,16 @@ def _run_counting(command: list[str], log: Path, failure: str, cwd: Path, total:
         ) as process,
     ):
         assert process.stdout is not None
+        guard = threading.Timer(BUILD_SECONDS, process.kill)
+        guard.start()
         for line in process.stdout:
             out.write(line)
             done += 1
             step.say(f"{min(done, total)} of at most {total} packages")
+    guard.cancel()
     if process.returncode:
-        raise BuildError(failure, log)
+        late = process.returncode == -signal.SIGKILL
+        raise BuildError(f"{failure} (not within {BUILD_SECONDS} s)" if late else failure, log)
 
 
 def _output(command: list[str], cwd: Path) -> str:
@@ -172,7 +178,7 @@ def _log(name: str) -> Path:
 def _go_version(go: Path) -> tuple[int, ...]:
     try:
         told = subprocess.run([str(go), "version"], capture_output=True, text=True, timeout=60, check=False).stdout
-    except OSError as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise CircumstanceError(f"{go} cannot be run: {error}") from error
     found = re.search(r"go(\d+(?:\.\d+)*)", told)
     return _numbers(found.group(1)) if found else (0,)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from slinky.sandbox.cache import sandboxes
+from slinky.sandbox.cache import sandbox_folder, sandboxes
 from slinky.sandbox.client import Kube, SlurmRest
 from slinky.sandbox.errors import PartDiedError, PartSlowError, SandboxError, UsageError
 from slinky.sandbox.identity import Identity, host_pid, is_running
@@ -56,7 +56,7 @@ class Sandbox:
     @classmethod
     def find(cls, name: str) -> "Sandbox":
         """The sandbox of that name, running or not. Raises UsageError where there is none."""
-        folder = sandboxes() / name
+        folder = sandbox_folder(name)
         try:
             record = msgspec.json.decode((folder / "record.json").read_bytes(), type=Record)
         except FileNotFoundError:
@@ -127,7 +127,10 @@ class Sandbox:
 
     def enter(self, command: list[str], *, machine: str = "head", user: str = "", directory: str = "/") -> list[str]:
         """The command line that runs `command` on a machine of the sandbox, from the host."""
-        holder = host_pid(self.record.keeper, asyncio.run(self.link.holders())[machine])
+        holders = asyncio.run(self.link.holders())
+        if machine not in holders:
+            raise UsageError(f"sandbox {self.record.name!r} has no machine {machine!r}; there is {', '.join(holders)}")
+        holder = host_pid(self.record.keeper, holders[machine])
         return entering(holder, command, user, directory)
 
     def run_in(self, machine: str, *command: str) -> str:
@@ -179,7 +182,7 @@ class Sandbox:
         kubeconfig, kept = shlex.quote(str(self.kubeconfig)), shlex.quote(str(self.folder / "kubectl"))
         programs = {"kubectl": f"{self.record.kubernetes}/kubectl", "helm": self.record.helm}
         scripts = {
-            n: f'export KUBECONFIG=${{KUBECONFIG:-{kubeconfig}}} KUBECACHEDIR={kept}/kube HELM_CACHE_HOME={kept}/helm\nexec {shlex.quote(p)} "$@"'
+            n: f'export KUBECONFIG=${{KUBECONFIG:-{kubeconfig}}} KUBECACHEDIR={kept}/kube HELM_CACHE_HOME={kept}/helm/cache HELM_CONFIG_HOME={kept}/helm/config HELM_DATA_HOME={kept}/helm/data\nexec {shlex.quote(p)} "$@"'
             for n, p in programs.items()
         }
         for name in SLURM_COMMANDS:
@@ -240,5 +243,6 @@ SLURM_COMMANDS = [
 def entering(holder: int, command: list[str], user: str = "", directory: str = "/") -> list[str]:
     """In `directory` where the machine has it, else in its root."""
     become = ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "--"] if user else []
-    go_there = ["sh", "-c", 'cd "$0" 2>/dev/null || cd /; exec "$@"', directory]
+    check = 'cd "$0" 2>/dev/null || cd /; command -v "$1" >/dev/null || { echo "there is no command $1 in the sandbox" >&2; exit 127; }; '
+    go_there = ["sh", "-c", f'{check}exec "$@"', directory]
     return ["nsenter", "--target", str(holder), "--mount", "--net", "--uts", "--pid", "--wdns=/", "--", *go_there, *become, *command]

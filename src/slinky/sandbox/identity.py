@@ -38,11 +38,18 @@ def write_keeper_file(folder: Path, content: KeeperFile) -> None:
 
 
 def read_keeper_file(folder: Path) -> KeeperFile | None:
-    """None where no keeper was ever started there."""
-    try:
-        return msgspec.json.decode((folder / "keeper.json").read_bytes(), type=KeeperFile)
-    except FileNotFoundError:
-        return None
+    """None where no keeper was ever started there. `record.json` says the same, should one of the two be damaged."""
+    damaged = None
+    for name in ("keeper.json", "record.json"):
+        try:
+            return msgspec.json.decode((folder / name).read_bytes(), type=KeeperFile)
+        except FileNotFoundError:
+            continue
+        except msgspec.DecodeError as error:
+            damaged = f"{folder / name} is damaged ({error})"
+    if damaged:
+        raise SandboxError(f"{damaged}: end the sandbox's keeper by hand (pgrep -f {folder}), then remove {folder}")
+    return None
 
 
 def identify(pid: int) -> Identity:

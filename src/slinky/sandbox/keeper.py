@@ -27,6 +27,7 @@ __all__ = ["Part", "PartState", "Reply", "Request", "main", "socket_name"]
 LOG_BYTES = 64 * 1024 * 1024
 LOG_SECONDS = 5.0
 HOLD_SECONDS = 20
+RUN_SECONDS = 300  # for a short command of the set-up; an image import on a slow disk is the longest
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -153,8 +154,15 @@ class Keeper:
             stderr=asyncio.subprocess.STDOUT,
         )
         self._own.add(process.pid)
-        output, _ = await process.communicate()
-        self._own.discard(process.pid)
+        try:
+            async with asyncio.timeout(RUN_SECONDS):
+                output, _ = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise RuntimeError(f"{' '.join(command)} on {name} did not end within {RUN_SECONDS} s") from None
+        finally:
+            self._own.discard(process.pid)
         text = output.decode(errors="replace")
         if process.returncode:
             raise RuntimeError(f"{' '.join(command)} on {name} failed: {text.strip()}")
@@ -164,14 +172,9 @@ class Keeper:
         """Cut a log that grew too long; its writers append, so they go on at its new end."""
         while True:
             await asyncio.sleep(LOG_SECONDS)
-            for log in self._logs.iterdir():
-                if log.stat().st_size > LOG_BYTES:
-                    with log.open("r+b") as file:
-                        file.seek(-LOG_BYTES // 4, os.SEEK_END)
-                        tail = file.read()
-                        file.seek(0)
-                        file.write(tail)
-                        file.truncate()
+            for log in self._logs.glob("*.log"):
+                with suppress(OSError):  # one that cannot be cut now is tried again
+                    _cut(log)
 
     async def reap_orphans(self) -> None:
         """As the first process, the keeper inherits what others leave behind (shims, containers), and must take note of their ends.
@@ -185,6 +188,18 @@ class Keeper:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
             self._zombies = dead
+
+
+def _cut(log: Path) -> None:
+    """Keep a quarter of what a log may be. Its writers append, so they go on at the new end."""
+    if log.stat().st_size <= LOG_BYTES:
+        return
+    with log.open("r+b") as file:
+        file.seek(-LOG_BYTES // 4, os.SEEK_END)
+        tail = file.read()
+        file.seek(0)
+        file.write(tail)
+        file.truncate()
 
 
 async def _serve(keeper: Keeper, identity: str) -> None:

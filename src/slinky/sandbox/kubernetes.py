@@ -49,6 +49,8 @@ CLIENTS = {
 def write_files(etc: Path, folder: Path, addresses: Addresses) -> Authority:
     """Certificates, kubeconfigs and kwok's configuration; `folder` gets the kubeconfig that people use."""
     home = etc / "kubernetes"
+    home.mkdir()
+    home.chmod(0o700)  # people log in to the head as Slurm users
     authority = Authority.create(home / "pki")
     write_signing_key(home / "pki")
     names = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost")

@@ -11,7 +11,7 @@ from slinky.sandbox.machine import Machine
 
 __all__ = ["KeeperLink"]
 
-ANSWER_SECONDS = 60
+ANSWER_SECONDS = 330  # more than the keeper gives a command
 
 
 class KeeperLink:

@@ -13,8 +13,9 @@ from typing import Any
 import yaml
 
 from slinky.sandbox.certificates import Authority, kubeconfig
-from slinky.sandbox.cgroups import cgroup_name, make_cgroup
+from slinky.sandbox.cgroups import cgroup_name, check_cgroups, make_cgroup
 from slinky.sandbox.client import Kube
+from slinky.sandbox.errors import CircumstanceError
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.images import IMAGES
 from slinky.sandbox.keeper import Part
@@ -23,7 +24,7 @@ from slinky.sandbox.network import plug_node
 from slinky.sandbox.nodefiles import CNI_FILE, CONTAINERD_FILE, cni, containerd, corefile, dns_objects, kube_proxy, kubelet, slurm_objects
 from slinky.sandbox.progress import Progress
 
-__all__ = ["load_images", "start_machines", "start_nodes", "start_slurmd"]
+__all__ = ["check_circumstances", "load_images", "start_machines", "start_nodes", "start_slurmd"]
 
 # What a kubelet would set on the host's kernel, shown to it as set already: the host is not the sandbox's to change.
 KERNEL = {
@@ -38,6 +39,13 @@ KERNEL = {
 
 def node_name(index: int) -> str:
     return f"node-{index}"
+
+
+def check_circumstances() -> None:
+    """What a kubelet needs of the kernel, said before anything is built."""
+    check_cgroups()
+    if not Path("/dev/kmsg").exists():
+        raise CircumstanceError("real nodes need /dev/kmsg, which kubelet reads, and it is not there: in a container, pass it in")
 
 
 async def start_machines(sandbox: Sandbox, programs: dict[str, Path], images: Path | None) -> None:
@@ -122,6 +130,7 @@ async def _start_kubelet(sandbox: Sandbox, authority: Authority, index: int) -> 
     address = record.addresses.node(index)
     authority.issue(name, f"system:node:{name}", "system:nodes", hosts=(name, address))
     home.mkdir(parents=True, exist_ok=True)
+    home.chmod(0o700)
     for file in (f"{name}.crt", f"{name}.key"):
         shutil.copyfile(authority.folder / file, home / file)
     shutil.copyfile(authority.folder / "ca.crt", home / "ca.crt")

@@ -45,7 +45,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_memory(text: str) -> int:
     """`256G` → MiB, in Slurm's and Kubernetes' binary units."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
     if not found:
         raise UsageError(f"memory {text!r}: a number with M, G or T, such as 256G")
     mib = float(found.group(1)) * {"": 1 / 1048576, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1048576}[found.group(2).upper()]

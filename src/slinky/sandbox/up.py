@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from slinky.sandbox import addons, kubernetes, kwoknodes, realnodes, slurm
-from slinky.sandbox.cache import lock, require_room, sandboxes
+from slinky.sandbox.cache import lock, require_room, sandbox_folder
 from slinky.sandbox.debian import build_root
 from slinky.sandbox.down import remove
 from slinky.sandbox.errors import CircumstanceError, SandboxError, UsageError, last_lines
@@ -66,10 +66,12 @@ async def build(shape: Shape, progress: Progress) -> tuple[Path, Built]:
 async def up(name: str, shape: Shape, progress: Progress) -> Sandbox:
     """The sandbox, ready."""
     shape = shape.checked()
-    _check_name(name)
+    folder = sandbox_folder(name)
     check_circumstances()
+    if shape.real_nodes:
+        realnodes.check_circumstances()
     root, built = await _ungrouped(build(shape, progress))
-    with lock(sandboxes() / f"{name}.lock"):
+    with lock(folder.with_name(f"{name}.lock")):
         if (existing := _existing(name, shape)) is not None:
             progress.note(f"sandbox {name!r} is up already")
             return existing
@@ -95,11 +97,6 @@ def check_circumstances() -> None:
     require_room(1, "a sandbox")
 
 
-def _check_name(name: str) -> None:
-    if not name.isascii() or not name.replace("-", "").isalnum() or len(name) > 40:
-        raise UsageError(f"sandbox name {name!r}: letters, digits and dashes, at most 40")
-
-
 def _existing(name: str, shape: Shape) -> Sandbox | None:
     try:
         found = Sandbox.find(name)
@@ -115,7 +112,7 @@ def _existing(name: str, shape: Shape) -> Sandbox | None:
 
 
 async def _start_machines(name: str, shape: Shape, root: Path, built: Built, progress: Progress) -> Sandbox:
-    folder = sandboxes() / name
+    folder = sandbox_folder(name)
     with progress.step(f"sandbox {name!r}: machines and network"):
         folder.mkdir(parents=True)
         folder.chmod(0o700)
