@@ -51,7 +51,7 @@ def host_folders() -> list[str]:
 def hold(machine: Machine) -> None:
     """In a process of its own: become the machine's holder. Never returns."""
     kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWUTS)
-    kernel.mount("none", Path("/"), flags=kernel.MS_PRIVATE | kernel.MS_REC)
+    kernel.mount("none", Path("/"), flags=kernel.MS_SLAVE | kernel.MS_REC)
     kernel.pivot_root(_build_root(machine))
     kernel.mount("none", Path("/"), flags=kernel.MS_SHARED | kernel.MS_REC)  # kubelet hands mounts on to its pods
     kernel.sethostname(machine.hostname)
