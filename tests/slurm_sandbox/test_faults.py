@@ -7,6 +7,7 @@ import shutil
 import signal
 import traceback
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from slinky.slurm import (
     AuthenticationError,
     BadAnswerError,
     CircuitOpenError,
+    ConfigurationError,
     DeadlineError,
     JobDescription,
     Limits,
@@ -310,3 +312,28 @@ async def test_no_token_reaches_a_log_or_an_error_whatever_breaks(
     assert token not in "".join(shown)
     assert token not in caplog.text
     assert token.split(".")[2] not in caplog.text
+
+
+async def test_a_name_reaches_slurm_as_a_name_whatever_is_in_it(slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy) -> None:
+    job_id = (await slurm.jobs.submit_external(JOB)).job_id
+    calls: list[tuple[Callable[[str], Awaitable[object]], str]] = [
+        (through.nodes.delete, "node"),
+        (through.nodes.get, "node"),
+        (through.partitions.get, "partition"),
+        (through.reservations.get, "reservation"),
+        (through.reservations.delete, "reservation"),
+        (through.accounting.account, "account"),
+        (through.accounting.user, "user"),
+    ]
+    for call, what in calls:
+        for name, written in ((f"../job/{job_id}", f"..%2Fjob%2F{job_id}"), ("kwok-00?flags=x&y#z", "kwok-00%3Fflags%3Dx%26y%23z")):
+            proxy.heard.clear()
+            with pytest.raises(SlurmError):
+                await call(name)
+            assert {heard.path.partition("?")[0].rpartition(f"/{what}/")[2] for heard in proxy.heard} == {written}
+        for name in ("", ".", ".."):
+            with pytest.raises(ConfigurationError, match="is no name of a"):
+                await call(name)
+    with pytest.raises(ConfigurationError):
+        await through.call("DELETE", f"/slurm/{{version}}/node/../job/{job_id}")
+    assert not (await slurm.jobs.get(job_id)).is_finished

@@ -22,6 +22,7 @@ from slinky.slurm.descriptions import encode
 from slinky.slurm.errors import UnsupportedError
 from slinky.slurm.lanes import Lane
 from slinky.slurm.markers import Markers
+from slinky.slurm.paths import escaped
 from slinky.slurm.settings import found_address, found_credentials
 from slinky.slurm.transport import Limits, Request, Transport
 from slinky.slurm.versions import Version
@@ -108,7 +109,7 @@ class SlurmClient(ClusterCalls):
         `{version}` stands for the version that is spoken. Anything but a GET counts as a change that is sent once only, unless it is `repeatable`.
         """
         server = await self.server()
-        path = path.replace("{version}", str(server.version))
+        path = escaped(path.replace("{version}", str(server.version)))
         if path != "/openapi/v3" and not any(
             re.fullmatch(re.sub(r"\\\{[^/]*\\\}", "[^/]+", re.escape(known)), path) for known in server.paths
         ):

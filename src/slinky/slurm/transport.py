@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from slinky.slurm.address import Address
 from slinky.slurm.answers import Again, Envelope, Fault, envelope_fault, failed_answer, unreadable
@@ -222,7 +223,7 @@ class Transport:
         headers["Accept"] = "application/json"
         if request.body is not None:
             headers["Content-Type"] = "application/json"
-        url = self.address.base + request.path
+        url = URL(self.address.base + request.path, encoded=True)  # names in it are escaped, and stay so
         return self.open().request(
             request.method, url, params=request.params or None, data=request.body, headers=headers, allow_redirects=False
         )

@@ -88,7 +88,7 @@ class Jobs:
 
     async def get(self, job_id: int) -> Job:
         """One job, in full. NotFoundError where Slurm does not know it (any more)."""
-        jobs = (await self._connection.read(f"slurm/job/{job_id}", _JOBS)).jobs
+        jobs = (await self._connection.read(f"slurm/job/{job_id:d}", _JOBS)).jobs
         if not jobs:
             raise NotFoundError(f"there is no job {job_id}", request=f"job/{job_id}")
         return jobs[0]
@@ -117,7 +117,7 @@ class Jobs:
 
     async def update(self, job_id: int, changes: JobDescription) -> list[Update]:
         """Change what `changes` names and nothing else. An array answers for each of its tasks."""
-        answer = await self._connection.change("POST", f"slurm/job/{job_id}", _UPDATED, changes, repeatable=True)
+        answer = await self._connection.change("POST", f"slurm/job/{job_id:d}", _UPDATED, changes, repeatable=True)
         results = answer.results or []
         for result in results:
             if result.error_code:
@@ -138,7 +138,7 @@ class Jobs:
         """Send a batch job back to the queue (Slurm 26.05 and later; external jobs cannot)."""
         await self._connection.require("job/requeue")
         params = {"Hold": "true"} if hold else None
-        await self._connection.change("GET", f"slurm/job/{job_id}/requeue", _REQUEUED, params=params)
+        await self._connection.change("GET", f"slurm/job/{job_id:d}/requeue", _REQUEUED, params=params)
 
     async def requeue_many(self, job_ids: Iterable[int], *, hold: bool = False) -> None:
         """The same for several, in one request."""
@@ -169,7 +169,7 @@ class Jobs:
     async def allocation(self, job_id: int) -> Allocation:
         """What a running job has on each of its nodes: cores, memory, GRES (Slurm 25.11 and later)."""
         await self._connection.require("resources/")
-        answer = await self._connection.read(f"slurm/resources/{job_id}", _LAYOUT)
+        answer = await self._connection.read(f"slurm/resources/{job_id:d}", _LAYOUT)
         return Allocation(job_id, answer.nodes or [])
 
     async def find(self, marker: str, *, marker_in: MarkerField = "extra") -> Job | None:
