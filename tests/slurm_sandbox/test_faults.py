@@ -8,6 +8,7 @@ import signal
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ from slinky.slurm import (
     TokenFile,
     UnavailableError,
 )
+from slinky.slurm.connection import Server
+from slinky.slurm.versions import Version
 from tests.faults import Fault, FaultProxy, HeardRequest
 from tests.slurm_sandbox.conftest import QUICK, until
 
@@ -208,8 +211,6 @@ async def test_no_job_is_lost_or_doubled_in_1000_submits_through_random_faults(
     mark = marker(request)
     limits = Limits(deadline=1.5, attempt=1.5, attempts=5, first_pause=0.02, longest_pause=0.2)
     async with SlurmClient(proxy.url, TokenFile(sandbox.token_file), limits=limits) as client:
-        await client.server()
-        await client.jobs.find("nothing")
         proxy.plan = plan
         turns = asyncio.Semaphore(32)
 
@@ -283,7 +284,7 @@ async def test_a_stream_that_breaks_says_so(slurm: SlurmClient, through: SlurmCl
         (Fault.DONE_RESET_MIDDLE, UnavailableError),
         (Fault.PLAIN_500, UnavailableError),
     ):
-        proxy.plan = Once(fault, "GET", "/jobs/")
+        proxy.plan = lambda heard, fault=fault: fault if heard.path.endswith("/jobs/") else Fault.NONE  # type: ignore[misc]
         with pytest.raises(error):
             [job async for job in through.jobs.stream()]
     proxy.plan = Once(Fault.STALL, "GET", "/jobs/")
@@ -337,3 +338,85 @@ async def test_a_name_reaches_slurm_as_a_name_whatever_is_in_it(slurm: SlurmClie
     with pytest.raises(ConfigurationError):
         await through.call("DELETE", f"/slurm/{{version}}/node/../job/{job_id}")
     assert not (await slurm.jobs.get(job_id)).is_finished
+
+
+async def test_a_stream_is_tried_again_until_its_first_piece(slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy) -> None:
+    await slurm.jobs.submit_external(JOB)
+    for fault in (Fault.RESET, Fault.PLAIN_500, Fault.DONE_RESET, Fault.DONE_CLOSE_EARLY):
+        proxy.plan = plan = Once(fault, "GET", "/jobs/")
+        assert [job async for job in through.jobs.stream()]
+        assert plan.struck == 1
+    async with proxy.refusing():
+        pending = asyncio.create_task(through.jobs.submit_external(JOB, marker="first-of-all", once=True))
+        await asyncio.sleep(0.01)
+    assert (await pending).job_id
+    assert through._connection.transport.lanes.in_flight == 0
+
+
+async def test_a_stream_takes_the_rotated_token(sandbox: Sandbox, proxy: FaultProxy, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    shutil.copy(sandbox.token_file, file)
+    good = file.read_text()
+    async with SlurmClient(proxy.url, TokenFile(file, look_every=0), limits=QUICK) as client:
+        await client.server()
+        file.write_text("not.a.token")
+
+        def rotate(_: HeardRequest) -> Fault:
+            file.write_text(good)
+            return Fault.NONE
+
+        with pytest.raises(AuthenticationError):
+            [job async for job in client.jobs.stream()]
+        proxy.plan = rotate
+        [job async for job in client.jobs.stream()]
+
+
+async def test_a_stream_that_fails_opens_the_circuit(sandbox: Sandbox, proxy: FaultProxy) -> None:
+    limits = Limits(deadline=3, attempt=1, attempts=1, circuit_threshold=3)
+    async with SlurmClient(proxy.url, TokenFile(sandbox.token_file), limits=limits) as client:
+        await client.server()
+        async with proxy.refusing():
+            for kind in (UnavailableError, UnavailableError, UnavailableError, CircuitOpenError):
+                with pytest.raises(kind):
+                    [job async for job in client.jobs.stream()]
+
+
+async def test_an_error_whose_text_never_comes_ends_at_the_deadline(sandbox: Sandbox) -> None:
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 500 INTERNAL ERROR\r\nContent-Length: 17\r\n\r\n")
+        with suppress(OSError):
+            await reader.read()
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        over.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with SlurmClient(url, TokenFile(sandbox.token_file)) as client:
+            client._connection._found.append(Server(Version(45), "", frozenset()))
+            async with asyncio.timeout(5):
+                with pytest.raises(DeadlineError):
+                    [job async for job in client.within(0.5).jobs.stream()]
+            assert client._connection.transport.lanes.in_flight == 0
+        await over.wait()
+
+
+async def test_a_circuit_that_opened_does_not_hide_that_the_token_is_refused(sandbox: Sandbox, proxy: FaultProxy, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    shutil.copy(sandbox.token_file, file)
+    limits = Limits(deadline=3, attempt=1, attempts=1, circuit_threshold=3)
+    async with SlurmClient(proxy.url, TokenFile(file, look_every=0), limits=limits) as client:
+        await client.server()
+        async with proxy.refusing():
+            file.write_text("not.a.token")
+            for _ in range(3):
+                with pytest.raises(UnavailableError):
+                    await client.jobs.states()
+        async with asyncio.timeout(10):
+            await client._connection.transport.circuit.closed()
+        with pytest.raises(AuthenticationError):
+            await client.jobs.states()
