@@ -5,6 +5,7 @@ import logging
 import random
 import shutil
 import signal
+import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,8 @@ from slinky.slurm import (
     CircuitOpenError,
     ConfigurationError,
     DeadlineError,
+    FixedToken,
+    ForbiddenError,
     JobDescription,
     Limits,
     OutcomeUnknownError,
@@ -29,6 +32,7 @@ from slinky.slurm import (
     UnavailableError,
 )
 from slinky.slurm.connection import Server
+from slinky.slurm.credentials import mint
 from slinky.slurm.versions import Version
 from tests.faults import Fault, FaultProxy, HeardRequest
 from tests.slurm_sandbox.conftest import QUICK, until
@@ -420,3 +424,17 @@ async def test_a_circuit_that_opened_does_not_hide_that_the_token_is_refused(san
             await client._connection.transport.circuit.closed()
         with pytest.raises(AuthenticationError):
             await client.jobs.states()
+
+
+async def test_where_there_is_no_accounting_the_owner_is_looked_at_before_a_cancel(
+    sandbox: Sandbox, slurm: SlurmClient, proxy: FaultProxy
+) -> None:
+    """Also for a token that names its user itself. The server is the real one; that it has accounting is kept from the client."""
+    job_id = (await slurm.jobs.submit_external(JOB)).job_id
+    token = mint((sandbox.head / "etc/slurm/jwt_hs256.key").read_bytes(), "alice", 60, time.time())
+    async with SlurmClient(proxy.url, FixedToken(token)) as alice:
+        server = await alice.server()
+        alice._connection._found[0] = Server(server.version, server.release, frozenset())
+        with pytest.raises(ForbiddenError, match="belongs to root, and alice asks"):
+            await alice.jobs.cancel(job_id)
+    assert "DELETE" not in {heard.method for heard in proxy.heard}

@@ -233,7 +233,7 @@ class Jobs:
 
     async def _only_own(self, job_ids: Sequence[int]) -> None:
         """Where there is no accounting, a cancel that Slurm refuses leaves slurmctld 26.05 deadlocked: refuse it here."""
-        user = self._connection.transport.credentials.user
+        user = self._connection.transport.credentials.asks_as()
         if user in ("", "root", "slurm") or (await self._connection.server()).has_accounting:
             return
         for job_id in job_ids:
