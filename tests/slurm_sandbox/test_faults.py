@@ -438,3 +438,20 @@ async def test_where_there_is_no_accounting_the_owner_is_looked_at_before_a_canc
         with pytest.raises(ForbiddenError, match="belongs to root, and alice asks"):
             await alice.jobs.cancel(job_id)
     assert "DELETE" not in {heard.method for heard in proxy.heard}
+
+
+async def test_once_sees_the_jobs_of_others_when_what_it_knows_is_old(
+    slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy, request: pytest.FixtureRequest
+) -> None:
+    """Also where Slurm does not answer at first, and where the marker stands in JSON."""
+    mark = marker(request)
+    await through.jobs.submit_external(JOB, marker=f"{mark}-first", once=True)
+    comment = JobDescription(tasks=1, partition="bridge", memory_per_node=16, admin_comment=f'{{"slinky":1,"marker":"{mark}"}}')
+    theirs = await slurm.jobs.submit_external(comment, marker=mark, marker_in="admin_comment")
+    through._markers._refresh_began = float("-inf")
+    proxy.plan = plan = Once(Fault.RESET, "GET", "/state/")
+    found = await through.jobs.submit_external(comment, marker=mark, marker_in="admin_comment", once=True)
+    assert (found.job_id, found.message, plan.struck) == (theirs.job_id, "found by its marker", 1)
+    proxy.heard.clear()
+    await asyncio.gather(*(through.jobs.submit_external(JOB, marker=f"{mark}-{number}", once=True) for number in range(20)))
+    assert {heard.path.rpartition("v0.0.45/")[2] for heard in proxy.heard} == {"job/submit"}

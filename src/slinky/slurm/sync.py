@@ -47,6 +47,9 @@ class Jobs:
         With a `marker` (a text of yours, unique to the job, kept in the field `marker_in`), the job can be found again when an answer was lost. `once` asks for
         that: a job that carries the marker already is returned instead of a second one being made, and after an unknown outcome the job is looked for, and
         submitted again only if it has not appeared `settle` seconds after Slurm answers again. Without `once`, an unknown outcome raises OutcomeUnknownError.
+
+        What `once` promises: of jobs submitted through this client, at once; of jobs that others submitted, as this client saw them within the last 30 seconds
+        (two clients that submit one marker at the same time make two jobs); and for as long as slurmctld knows the job (MinJobAge after its end).
         """
         return self._portal.run(self._inner.submit(job, marker=marker, marker_in=marker_in, once=once, settle=settle))
 

@@ -8,7 +8,7 @@ import msgspec
 
 from slinky.slurm.connection import Connection
 from slinky.slurm.descriptions import JobDescription
-from slinky.slurm.errors import ForbiddenError, NotFoundError, OutcomeUnknownError, SlurmError, UnavailableError, refusal
+from slinky.slurm.errors import BadAnswerError, ForbiddenError, NotFoundError, OutcomeUnknownError, SlurmError, UnavailableError, refusal
 from slinky.slurm.lanes import Lane
 from slinky.slurm.markers import MarkerField, Markers, with_marker
 from slinky.slurm.models.jobs import (
@@ -63,6 +63,9 @@ class Jobs:
         With a `marker` (a text of yours, unique to the job, kept in the field `marker_in`), the job can be found again when an answer was lost. `once` asks for
         that: a job that carries the marker already is returned instead of a second one being made, and after an unknown outcome the job is looked for, and
         submitted again only if it has not appeared `settle` seconds after Slurm answers again. Without `once`, an unknown outcome raises OutcomeUnknownError.
+
+        What `once` promises: of jobs submitted through this client, at once; of jobs that others submitted, as this client saw them within the last 30 seconds
+        (two clients that submit one marker at the same time make two jobs); and for as long as slurmctld knows the job (MinJobAge after its end).
         """
         return await self._submit(job.to_submit(), None, marker, marker_in, once, settle)
 
@@ -194,18 +197,25 @@ class Jobs:
             first = with_marker(first, marker, marker_in)
         body = {"job": first} if others is None else {"jobs": [first, *others]}
         if not once:
-            return await self._send(body, marker, marker_in)
+            return await self._send(body, first, once=False)
         async with self._markers.claim(marker, marker_in):
-            return await self._submit_once(body, marker, marker_in, settle)
+            return await self._submit_once(body, first, marker, marker_in, settle)
 
-    async def _submit_once(self, body: object, marker: str, marker_in: MarkerField, settle: float) -> Submitted:
+    async def _submit_once(self, body: object, first: JobDescription, marker: str, marker_in: MarkerField, settle: float) -> Submitted:
         await self._markers.prepare()
+        problem: SlurmError | None = None
+        try:
+            await self._markers.freshen()
+        except (UnavailableError, BadAnswerError) as error:
+            problem = error
         found = self._markers.known(marker, marker_in)
+        if found is None and problem:
+            found = await self._settled(marker, marker_in, settle, problem)
         for rounds_left in reversed(range(ROUNDS)):
             if found is not None:
                 return Submitted(job_id=found, message="found by its marker")
             try:
-                return await self._send(body, marker, marker_in)
+                return await self._send(body, first, once=True)
             except (OutcomeUnknownError, UnavailableError) as error:
                 if not rounds_left and error.outcome_known:
                     raise
@@ -216,9 +226,9 @@ class Jobs:
             return Submitted(job_id=found, message="found by its marker")
         raise UnavailableError(f"{ROUNDS} submits in a row failed, and none of them made the job", request="submit")
 
-    async def _send(self, body: object, marker: str, marker_in: MarkerField) -> Submitted:
+    async def _send(self, body: object, first: JobDescription, *, once: bool) -> Submitted:
         answer = await self._connection.change("POST", "slurm/job/submit", _SUBMITTED, body, lane=Lane.BULK)
-        self._markers.submitted(answer.job_id, marker, marker_in)
+        self._markers.submitted(answer.job_id, first, once=once)
         return answer
 
     async def _settled(self, marker: str, marker_in: MarkerField, settle: float, error: SlurmError) -> int | None:
