@@ -29,6 +29,7 @@ def slinky(*arguments: str) -> tuple[int, str]:
         (["--url", "http://[::1", "ping"], "'http://[::1' is no address"),
         ([*NOWHERE, "--key", "/nope", "ping"], "the HS256 key cannot be read from /nope"),
         ([*NOWHERE, "--user", "a\nb", "ping"], "'a\\nb' is no name of a user"),
+        ([*NOWHERE, "nodes", "n\udcff"], "is no name of a node"),
         ([*NOWHERE, "nodes", f"n[{'1' * 4400}]"], "has a range of 4,400 characters"),
         ([*NOWHERE, "drain", f"n[{'1' * 4400}]", "-r", "x"], "has a range of 4,400 characters"),
     ],

@@ -21,7 +21,10 @@ def segment(name: str, what: str) -> str:
     """
     if name in ("", ".", ".."):
         raise ConfigurationError(f"{name!r} is no name of a {what}")
-    return quote(name, safe="")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name!r} is no name of a {what}: it holds bytes that are not UTF-8") from None
 
 
 def escaped(path: str) -> str:
