@@ -368,6 +368,6 @@ class SlurmClient:
     ) -> dict[str, Any]:
         """Anything in the served OpenAPI document, with the same safety: `client.call("GET", "/slurm/{version}/diag/")`.
 
-        `{version}` stands for the version that is spoken. Anything but a GET counts as a change that is sent once only, unless it is `repeatable`.
+        `{version}` stands for the version that is spoken; a name in the path is to be escaped (`urllib.parse.quote`). Anything but a GET counts as a change that is sent once only, unless it is `repeatable`.
         """
         return self._portal.run(self._inner.call(method, path, body, params=params, repeatable=repeatable, lane=lane))
