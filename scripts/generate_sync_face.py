@@ -122,9 +122,8 @@ CLIENT_HEAD = '''class SlurmClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections and end the thread behind them."""
-        self._portal.run(self._inner.close())
-        self._portal.close()
+        """Close the connections and end the thread behind them; calls that other threads wait for end with an error."""
+        self._portal.close(self._inner.close)
 
     def within(self, seconds: float) -> "SlurmClient":
         """The same client, with another deadline for each call."""

@@ -92,3 +92,36 @@ async def test_a_token_is_in_no_repr_and_no_error(credentials: Credentials) -> N
 def test_a_key_too_short_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="32"):
         MintedToken(b"short", "root")
+
+
+def test_a_file_that_is_empty_for_a_moment_keeps_its_old_token(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("")
+    credentials = TokenFile(file, look_every=0)
+    with pytest.raises(ConfigurationError, match="but nothing"):
+        credentials.token()
+    file.write_text("first")
+    assert credentials.token() == "first"
+    times = file.stat()
+    for text in ("", "\n"):
+        file.write_text(text)
+        assert credentials.token() == "first"
+        assert not credentials.stale("first")
+    file.write_text("other")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert credentials.token() == "other"
+
+
+def test_who_asks_is_told_by_the_token_where_no_user_is_given() -> None:
+    token = mint(b"k" * 32, "alice", 90, 1000)
+    assert FixedToken(token).asks_as() == "alice"
+    assert FixedToken(token, "bob").asks_as() == "bob"
+    for none in ("opaque", "a.b.c", SECRET, "e30.W10.x", "e30.eyJzdW4iOjF9.x"):
+        assert FixedToken(none).asks_as() == ""
+
+
+def test_what_cannot_be_a_user_or_a_key_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"'a\\nb' is no name of a user"):
+        FixedToken(SECRET, "a\nb")
+    with pytest.raises(ConfigurationError, match=r"/nope: No such file"):
+        MintedToken(tmp_path / "nope", "root")

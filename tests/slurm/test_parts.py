@@ -5,14 +5,16 @@ import inspect
 import logging
 import re
 
+import aiohttp
 import pytest
+from aiohttp.client_proto import ResponseHandler
 
 import slinky.slurm
 from slinky.slurm import TLS, CircuitOpenError, ConfigurationError, JobDescription, SlurmError, UnavailableError, errors
 from slinky.slurm.address import Address
 from slinky.slurm.circuit import Circuit
 from slinky.slurm.markers import carries, with_marker
-from slinky.slurm.one_answer import first_answer
+from slinky.slurm.one_answer import OneAnswer, first_answer, take_one_answer
 
 
 @pytest.mark.parametrize(
@@ -29,7 +31,7 @@ def test_addresses(url: str, base: str, socket: str) -> None:
     assert (address.tls is not None) == url.startswith("https")
 
 
-@pytest.mark.parametrize("url", ["", "head:6820", "ftp://head", "unix:relative", "http://"])
+@pytest.mark.parametrize("url", ["", "head:6820", "ftp://head", "unix:relative", "http://", "http://[::1", "http://head:99999"])
 def test_what_is_no_address_is_refused_with_what_would_be(url: str) -> None:
     with pytest.raises(ConfigurationError, match="would look like"):
         Address.parse(url)
@@ -95,6 +97,20 @@ async def test_the_circuit_opens_after_a_row_of_failures_and_pings_until_one_suc
     circuit.check("closed again")
     assert pings == 3
     await circuit.stop()
+
+
+async def test_the_names_inside_aiohttp_that_are_used_are_still_there() -> None:
+    """Should a release rename what `one_answer` and `transport` reach for, it is said here and not by lost answers."""
+    assert callable(ResponseHandler.data_received)
+    assert hasattr(aiohttp.client, "_RequestContextManager")
+    for connector in (aiohttp.TCPConnector(), aiohttp.UnixConnector(path="/nowhere")):
+        usual = connector._factory()
+        assert type(usual) is ResponseHandler
+        ours = take_one_answer(connector)._factory()
+        assert isinstance(ours, OneAnswer)
+        await connector.close()
+    async with aiohttp.ClientSession() as session:
+        assert session._retry_connection is True
 
 
 def test_the_public_face_is_what_it_says() -> None:

@@ -134,6 +134,8 @@ async def test_a_generic_call_reaches_what_has_no_method(slurm: SlurmClient) -> 
     answer = await slurm.call("POST", "/util/{version}/hostnames", {"hostlist": "n[1-3]"})
     assert answer["hostnames"] == ["n1", "n2", "n3"]
     assert (await slurm.call("GET", "/slurm/{version}/node/kwok-00"))["nodes"][0]["name"] == "kwok-00"
+    states = await slurm.call("GET", "/slurm/{version}/jobs/state/?job_id=99999999")  # a query in the path is one
+    assert states["jobs"] == []
     with pytest.raises(UnsupportedError, match="no path"):
         await slurm.call("GET", "/slurm/{version}/nothing/")
     with pytest.raises(NotFoundError):

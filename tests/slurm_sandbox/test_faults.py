@@ -5,8 +5,11 @@ import logging
 import random
 import shutil
 import signal
+import time
 import traceback
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,10 @@ from slinky.slurm import (
     AuthenticationError,
     BadAnswerError,
     CircuitOpenError,
+    ConfigurationError,
     DeadlineError,
+    FixedToken,
+    ForbiddenError,
     JobDescription,
     Limits,
     OutcomeUnknownError,
@@ -25,6 +31,9 @@ from slinky.slurm import (
     TokenFile,
     UnavailableError,
 )
+from slinky.slurm.connection import Server
+from slinky.slurm.credentials import mint
+from slinky.slurm.versions import Version
 from tests.faults import Fault, FaultProxy, HeardRequest
 from tests.slurm_sandbox.conftest import QUICK, until
 
@@ -206,8 +215,6 @@ async def test_no_job_is_lost_or_doubled_in_1000_submits_through_random_faults(
     mark = marker(request)
     limits = Limits(deadline=1.5, attempt=1.5, attempts=5, first_pause=0.02, longest_pause=0.2)
     async with SlurmClient(proxy.url, TokenFile(sandbox.token_file), limits=limits) as client:
-        await client.server()
-        await client.jobs.find("nothing")
         proxy.plan = plan
         turns = asyncio.Semaphore(32)
 
@@ -281,7 +288,7 @@ async def test_a_stream_that_breaks_says_so(slurm: SlurmClient, through: SlurmCl
         (Fault.DONE_RESET_MIDDLE, UnavailableError),
         (Fault.PLAIN_500, UnavailableError),
     ):
-        proxy.plan = Once(fault, "GET", "/jobs/")
+        proxy.plan = lambda heard, fault=fault: fault if heard.path.endswith("/jobs/") else Fault.NONE  # type: ignore[misc]
         with pytest.raises(error):
             [job async for job in through.jobs.stream()]
     proxy.plan = Once(Fault.STALL, "GET", "/jobs/")
@@ -310,3 +317,141 @@ async def test_no_token_reaches_a_log_or_an_error_whatever_breaks(
     assert token not in "".join(shown)
     assert token not in caplog.text
     assert token.split(".")[2] not in caplog.text
+
+
+async def test_a_name_reaches_slurm_as_a_name_whatever_is_in_it(slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy) -> None:
+    job_id = (await slurm.jobs.submit_external(JOB)).job_id
+    calls: list[tuple[Callable[[str], Awaitable[object]], str]] = [
+        (through.nodes.delete, "node"),
+        (through.nodes.get, "node"),
+        (through.partitions.get, "partition"),
+        (through.reservations.get, "reservation"),
+        (through.reservations.delete, "reservation"),
+        (through.accounting.account, "account"),
+        (through.accounting.user, "user"),
+    ]
+    for call, what in calls:
+        for name, written in ((f"../job/{job_id}", f"..%2Fjob%2F{job_id}"), ("kwok-00?flags=x&y#z", "kwok-00%3Fflags%3Dx%26y%23z")):
+            proxy.heard.clear()
+            with pytest.raises(SlurmError):
+                await call(name)
+            assert {heard.path.partition("?")[0].rpartition(f"/{what}/")[2] for heard in proxy.heard} == {written}
+        for name in ("", ".", ".."):
+            with pytest.raises(ConfigurationError, match="is no name of a"):
+                await call(name)
+    with pytest.raises(ConfigurationError):
+        await through.call("DELETE", f"/slurm/{{version}}/node/../job/{job_id}")
+    assert not (await slurm.jobs.get(job_id)).is_finished
+
+
+async def test_a_stream_is_tried_again_until_its_first_piece(slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy) -> None:
+    await slurm.jobs.submit_external(JOB)
+    for fault in (Fault.RESET, Fault.PLAIN_500, Fault.DONE_RESET, Fault.DONE_CLOSE_EARLY):
+        proxy.plan = plan = Once(fault, "GET", "/jobs/")
+        assert [job async for job in through.jobs.stream()]
+        assert plan.struck == 1
+    async with proxy.refusing():
+        pending = asyncio.create_task(through.jobs.submit_external(JOB, marker="first-of-all", once=True))
+        await asyncio.sleep(0.01)
+    assert (await pending).job_id
+    assert through._connection.transport.lanes.in_flight == 0
+
+
+async def test_a_stream_takes_the_rotated_token(sandbox: Sandbox, proxy: FaultProxy, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    shutil.copy(sandbox.token_file, file)
+    good = file.read_text()
+    async with SlurmClient(proxy.url, TokenFile(file, look_every=0), limits=QUICK) as client:
+        await client.server()
+        file.write_text("not.a.token")
+
+        def rotate(_: HeardRequest) -> Fault:
+            file.write_text(good)
+            return Fault.NONE
+
+        with pytest.raises(AuthenticationError):
+            [job async for job in client.jobs.stream()]
+        proxy.plan = rotate
+        [job async for job in client.jobs.stream()]
+
+
+async def test_a_stream_that_fails_opens_the_circuit(sandbox: Sandbox, proxy: FaultProxy) -> None:
+    limits = Limits(deadline=3, attempt=1, attempts=1, circuit_threshold=3)
+    async with SlurmClient(proxy.url, TokenFile(sandbox.token_file), limits=limits) as client:
+        await client.server()
+        async with proxy.refusing():
+            for kind in (UnavailableError, UnavailableError, UnavailableError, CircuitOpenError):
+                with pytest.raises(kind):
+                    [job async for job in client.jobs.stream()]
+
+
+async def test_an_error_whose_text_never_comes_ends_at_the_deadline(sandbox: Sandbox) -> None:
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 500 INTERNAL ERROR\r\nContent-Length: 17\r\n\r\n")
+        with suppress(OSError):
+            await reader.read()
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        over.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with SlurmClient(url, TokenFile(sandbox.token_file)) as client:
+            client._connection._found.append(Server(Version(45), "", frozenset()))
+            async with asyncio.timeout(5):
+                with pytest.raises(DeadlineError):
+                    [job async for job in client.within(0.5).jobs.stream()]
+            assert client._connection.transport.lanes.in_flight == 0
+        await over.wait()
+
+
+async def test_a_circuit_that_opened_does_not_hide_that_the_token_is_refused(sandbox: Sandbox, proxy: FaultProxy, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    shutil.copy(sandbox.token_file, file)
+    limits = Limits(deadline=3, attempt=1, attempts=1, circuit_threshold=3)
+    async with SlurmClient(proxy.url, TokenFile(file, look_every=0), limits=limits) as client:
+        await client.server()
+        async with proxy.refusing():
+            file.write_text("not.a.token")
+            for _ in range(3):
+                with pytest.raises(UnavailableError):
+                    await client.jobs.states()
+        async with asyncio.timeout(10):
+            await client._connection.transport.circuit.closed()
+        with pytest.raises(AuthenticationError):
+            await client.jobs.states()
+
+
+async def test_where_there_is_no_accounting_the_owner_is_looked_at_before_a_cancel(
+    sandbox: Sandbox, slurm: SlurmClient, proxy: FaultProxy
+) -> None:
+    """Also for a token that names its user itself. The server is the real one; that it has accounting is kept from the client."""
+    job_id = (await slurm.jobs.submit_external(JOB)).job_id
+    token = mint((sandbox.head / "etc/slurm/jwt_hs256.key").read_bytes(), "alice", 60, time.time())
+    async with SlurmClient(proxy.url, FixedToken(token)) as alice:
+        server = await alice.server()
+        alice._connection._found[0] = Server(server.version, server.release, frozenset())
+        with pytest.raises(ForbiddenError, match="belongs to root, and alice asks"):
+            await alice.jobs.cancel(job_id)
+    assert "DELETE" not in {heard.method for heard in proxy.heard}
+
+
+async def test_once_sees_the_jobs_of_others_when_what_it_knows_is_old(
+    slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy, request: pytest.FixtureRequest
+) -> None:
+    """Also where Slurm does not answer at first, and where the marker stands in JSON."""
+    mark = marker(request)
+    await through.jobs.submit_external(JOB, marker=f"{mark}-first", once=True)
+    comment = JobDescription(tasks=1, partition="bridge", memory_per_node=16, admin_comment=f'{{"slinky":1,"marker":"{mark}"}}')
+    theirs = await slurm.jobs.submit_external(comment, marker=mark, marker_in="admin_comment")
+    through._markers._refresh_began = float("-inf")
+    proxy.plan = plan = Once(Fault.RESET, "GET", "/state/")
+    found = await through.jobs.submit_external(comment, marker=mark, marker_in="admin_comment", once=True)
+    assert (found.job_id, found.message, plan.struck) == (theirs.job_id, "found by its marker", 1)
+    proxy.heard.clear()
+    await asyncio.gather(*(through.jobs.submit_external(JOB, marker=f"{mark}-{number}", once=True) for number in range(20)))
+    assert {heard.path.rpartition("v0.0.45/")[2] for heard in proxy.heard} == {"job/submit"}

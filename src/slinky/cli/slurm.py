@@ -4,6 +4,7 @@ Where slurmrestd is and whose token is used come from the options, or from SLINK
 """
 
 import asyncio
+import math
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -18,6 +19,7 @@ from rich.table import Table
 from slinky.slurm import INFINITE, Job, JobDescription, MintedToken, Node, Partition, SlurmClient, TokenFile, expand
 from slinky.slurm.models.jobs import Submitted
 from slinky.slurm.models.public import as_json
+from slinky.slurm.models.states import JobFlag, JobState
 from slinky.slurm.settings import found_credentials
 
 __all__ = ["slurm"]
@@ -60,6 +62,26 @@ class Session(msgspec.Struct):
         Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
 
 
+def _seconds(_: click.Context, __: click.Parameter, value: float) -> float:
+    if not (value > 0 and math.isfinite(value)):
+        raise click.BadParameter(f"{value:g} is no time that a call may take; it would be a number of seconds above 0")
+    return value
+
+
+def _states(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
+    wanted = frozenset(value.upper() for value in values)
+    known = [*JobState, *JobFlag]
+    if strange := sorted(wanted.difference(known)):
+        raise click.BadParameter(f"{', '.join(strange)} is no state of a job; known are {', '.join(known)}")
+    return wanted
+
+
+def _names(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not expand(value):
+        raise click.BadParameter(f"{value!r} names no node; it would look like n1 or n[1-3,07]")
+    return value
+
+
 @click.group()
 @click.option("--url", envvar="SLINKY_SLURM_URL", default="", help="Where slurmrestd is: http://host:6820, https://…, unix:///…")
 @click.option(
@@ -67,7 +89,7 @@ class Session(msgspec.Struct):
 )
 @click.option("--key", default="", help="An HS256 key to make tokens from, instead.")
 @click.option("--user", default="", help="Ask as this user.")
-@click.option("--deadline", default=30.0, show_default=True, help="Seconds that a call may take.")
+@click.option("--deadline", default=30.0, show_default=True, callback=_seconds, help="Seconds that a call may take.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.pass_context
 def slurm(context: click.Context, url: str, token_file: str, key: str, user: str, deadline: float, output: str) -> None:
@@ -90,10 +112,10 @@ def output_option(command: Callable[..., None]) -> Callable[..., None]:
 
 @slurm.command()
 @click.argument("job_ids", nargs=-1, type=int)
-@click.option("--state", "states", multiple=True, help="Only jobs in this state; may be given several times.")
+@click.option("--state", "states", multiple=True, callback=_states, help="Only jobs in this state; may be given several times.")
 @output_option
 @click.pass_obj
-def jobs(session: Session, job_ids: tuple[int, ...], states: tuple[str, ...]) -> None:
+def jobs(session: Session, job_ids: tuple[int, ...], states: frozenset[str]) -> None:
     """Jobs, all of them or those with the given ids."""
 
     async def look(client: SlurmClient) -> list[Job]:
@@ -101,8 +123,7 @@ def jobs(session: Session, job_ids: tuple[int, ...], states: tuple[str, ...]) ->
             return [await client.jobs.get(job_id) for job_id in job_ids]
         return [job async for job in client.jobs.stream()]
 
-    wanted = {state.upper() for state in states}
-    found = [job for job in session.ask(look) if not wanted or not wanted.isdisjoint(job.states)]
+    found = [job for job in session.ask(look) if not states or not states.isdisjoint(job.states)]
     columns = ["JOB", "NAME", "USER", "PARTITION", "STATE", "REASON", "TIME", "LIMIT", "NODES"]
     session.show(found, columns, _job_row)
 
@@ -136,18 +157,18 @@ def partitions(session: Session) -> None:
 
 
 @slurm.command()
-@click.argument("script", type=click.File(), required=False)
+@click.argument("script", type=click.File(encoding="utf-8"), required=False)
 @click.option("--external", is_flag=True, help="A job whose work runs elsewhere; it has no script.")
 @click.option("--name", "-J", default="")
 @click.option("--partition", "-p", default="")
 @click.option("--account", "-A", default="")
 @click.option("--qos", "-q", default="")
-@click.option("--ntasks", "-n", "tasks", type=int)
+@click.option("--ntasks", "-n", "tasks", type=click.IntRange(min=1))
 @click.option("--nodes", "-N", default="")
-@click.option("--cpus-per-task", "-c", type=int)
-@click.option("--mem", "memory", type=int, help="MiB per node.")
+@click.option("--cpus-per-task", "-c", type=click.IntRange(min=1))
+@click.option("--mem", "memory", type=click.IntRange(min=1), help="MiB per node.")
 @click.option("--gres", default="", help="Per node, as in gres/gpu:1.")
-@click.option("--time", "-t", "limit", type=int, help="Minutes.")
+@click.option("--time", "-t", "limit", type=click.IntRange(min=1), help="Minutes.")
 @click.option("--hold", "-H", is_flag=True)
 @click.option("--chdir", "-D", "directory", default="", help="The working directory.  [default: where you are]")
 @click.option(
@@ -163,7 +184,7 @@ def submit(
         raise click.UsageError("give a script (a file, or -), or --external and none")
     job = JobDescription(
         name=name or (Path(script.name).name if script else "external"),
-        script=script.read() if script else None,
+        script=_text(script) if script else None,
         partition=given["partition"] or None,
         account=given["account"] or None,
         qos=given["qos"] or None,
@@ -183,7 +204,7 @@ def submit(
         return await send_job(job, marker=marker, once=bool(marker))
 
     submitted = session.ask(send)
-    for note in submitted.notes:
+    for note in dict.fromkeys(submitted.notes):
         click.echo(note, err=True)
     click.echo(as_json({"job_id": submitted.job_id}) if session.output == "json" else str(submitted.job_id))
 
@@ -206,7 +227,7 @@ def cancel(session: Session, job_ids: tuple[int, ...], signal: str) -> None:
 
 
 @slurm.command()
-@click.argument("names")
+@click.argument("names", callback=_names)
 @click.option("--reason", "-r", required=True)
 @click.pass_obj
 def drain(session: Session, names: str, reason: str) -> None:
@@ -215,7 +236,7 @@ def drain(session: Session, names: str, reason: str) -> None:
 
 
 @slurm.command()
-@click.argument("names")
+@click.argument("names", callback=_names)
 @click.pass_obj
 def resume(session: Session, names: str) -> None:
     """Put drained or down nodes (a hostlist) back to use."""
@@ -231,6 +252,13 @@ def ping(session: Session) -> None:
     session.show(pings, ["CONTROLLER", "ANSWERS", "ROLE", "MILLISECONDS"], _ping_row)
     if not any(answer.responding for answer in pings):
         sys.exit(1)
+
+
+def _text(script: Any) -> str:
+    try:
+        return str(script.read())
+    except UnicodeDecodeError:
+        raise click.ClickException(f"the script {script.name} is no text: it is not in UTF-8") from None
 
 
 def _job_row(job: Job) -> Iterable[object]:

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from slinky.slurm.errors import ConfigurationError
 from slinky.slurm.one_answer import take_one_answer
@@ -43,7 +44,11 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, url: str, tls: TLS | None = None) -> "Address":
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            base = str(URL(f"{parts.scheme}://{parts.netloc}{parts.path}")).rstrip("/") if parts.scheme in ("http", "https") else ""
+        except ValueError as error:
+            raise ConfigurationError(f"{_shown(url)} is no address: {error}; it would look like http://host:6820") from None
         if parts.username or parts.password:
             raise ConfigurationError("an address holds no user or password; credentials are given beside it")
         if tls and parts.scheme != "https":
@@ -56,7 +61,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
                 return cls(base="http://localhost", socket=path)
             case "http" | "https" if parts.hostname:
                 tls = (tls or TLS()) if parts.scheme == "https" else None
-                return cls(base=f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", tls=tls)
+                return cls(base=base, tls=tls)
         raise ConfigurationError(
             f"{url!r} is no address of slurmrestd; it would look like http://host:6820, https://host:6820 or unix:///path"
         )
@@ -67,3 +72,9 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         if self.tls:
             return take_one_answer(aiohttp.TCPConnector(limit=limit, ssl=self.tls.context()))
         return take_one_answer(aiohttp.TCPConnector(limit=limit))
+
+
+def _shown(url: str) -> str:
+    """Without what may be a password."""
+    scheme, separator, rest = url.partition("://")
+    return repr(f"{scheme}{separator}{rest.rpartition('@')[2]}")

@@ -7,6 +7,7 @@ anything else that the served OpenAPI document has. It holds connections: use it
 import re
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -22,6 +23,7 @@ from slinky.slurm.descriptions import encode
 from slinky.slurm.errors import UnsupportedError
 from slinky.slurm.lanes import Lane
 from slinky.slurm.markers import Markers
+from slinky.slurm.paths import escaped
 from slinky.slurm.settings import found_address, found_credentials
 from slinky.slurm.transport import Limits, Request, Transport
 from slinky.slurm.versions import Version
@@ -105,10 +107,11 @@ class SlurmClient(ClusterCalls):
     ) -> dict[str, Any]:
         """Anything in the served OpenAPI document, with the same safety: `await client.call("GET", "/slurm/{version}/diag/")`.
 
-        `{version}` stands for the version that is spoken. Anything but a GET counts as a change that is sent once only, unless it is `repeatable`.
+        `{version}` stands for the version that is spoken; a name in the path is to be escaped (`urllib.parse.quote`). Anything but a GET counts as a change that is sent once only, unless it is `repeatable`.
         """
         server = await self.server()
-        path = path.replace("{version}", str(server.version))
+        path, _, query = path.partition("?")
+        path = escaped(path.replace("{version}", str(server.version)))
         if path != "/openapi/v3" and not any(
             re.fullmatch(re.sub(r"\\\{[^/]*\\\}", "[^/]+", re.escape(known)), path) for known in server.paths
         ):
@@ -116,7 +119,7 @@ class SlurmClient(ClusterCalls):
         request = Request(
             method=method.upper(),
             path=path,
-            params=pairs(params),
+            params=(*parse_qsl(query, keep_blank_values=True), *pairs(params)),
             body=None if body is None else encode(body),
             changes=method.upper() != "GET",
             repeatable=repeatable,

@@ -33,6 +33,7 @@ class Greeting(msgspec.Struct):
 
 
 class Result(msgspec.Struct):
+    job_id: int
     number: int
     text: str = ""
 
@@ -86,6 +87,9 @@ class JobCompletion:
         async with self._turn:
             child = await self._ready()
             answer = await self._ask(child, line, request)
+            if answer.job_id != job_id:
+                await self.close()
+                raise OutcomeUnknownError(f"libslurm's process answered for job {answer.job_id}", request=request)
         if answer.number:
             raise refusal(answer.number)(answer.text, request=request, number=answer.number)
 
@@ -130,6 +134,9 @@ class JobCompletion:
             raise UnsupportedError(
                 "not available: the process that was to load libslurm ended, or said nothing that makes sense", request="libslurm"
             ) from None
+        except BaseException:  # cancelled, perhaps: what the child still says would be taken for the answer to what is asked next
+            await self.close()
+            raise
 
     async def _ask(self, child: asyncio.subprocess.Process, line: bytes, request: str) -> Result:
         assert child.stdin
@@ -147,3 +154,6 @@ class JobCompletion:
             raise OutcomeUnknownError(
                 "the process with libslurm ended in the middle: it does so when libslurm meets a fatal error", request=request
             ) from None
+        except BaseException:  # as above
+            await self.close()
+            raise

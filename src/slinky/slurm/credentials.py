@@ -28,6 +28,8 @@ class Credentials(ABC):
     """A source of tokens, for one user (`user` empty: the one whom the token names)."""
 
     def __init__(self, user: str = "") -> None:
+        if not user.isprintable():
+            raise ConfigurationError(f"{user!r} is no name of a user: it has characters that no header may have")
         self.user = user
 
     def __repr__(self) -> str:
@@ -39,6 +41,10 @@ class Credentials(ABC):
         if self.user:
             found["X-SLURM-USER-NAME"] = self.user
         return found
+
+    def asks_as(self) -> str:
+        """The user's name: the one that was given, or the one in the token's claims; empty where neither says."""
+        return self.user or claimed_user(self.token())
 
     @abstractmethod
     def token(self) -> str:
@@ -92,8 +98,10 @@ class TokenFile(Credentials):
             state = self.path.stat()
             seen = (state.st_mtime_ns, state.st_ino, state.st_size)
             if seen != self._seen:
-                self._token = clean(self.path.read_text(), str(self.path))
-                self._seen = seen
+                text = self.path.read_text()
+                if text.strip() or not self._token:  # empty: being written at this moment; the old token holds until there is a new one
+                    self._token = clean(text, str(self.path))
+                    self._seen = seen
             self._look_at = now + self.look_every
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"the Slurm token cannot be read from {self.path}: {type(error).__name__}") from None
@@ -111,7 +119,10 @@ class MintedToken(Credentials):
         if not user:
             raise ConfigurationError("a minted token needs the name of its user")
         super().__init__(user)
-        self._key = key.read_bytes() if isinstance(key, Path) else key
+        try:
+            self._key = key.read_bytes() if isinstance(key, Path) else key
+        except OSError as error:
+            raise ConfigurationError(f"the HS256 key cannot be read from {key!s}: {error.strerror}") from None
         if len(self._key) < 16:
             raise ConfigurationError(f"the HS256 key has {len(self._key)} bytes; Slurm's have 32 or more")
         self.lifespan = lifespan
@@ -138,6 +149,17 @@ def mint(key: bytes, user: str, lifespan: float, now: float) -> str:
     claims = {"iat": int(now), "exp": int(now + lifespan), "sun": user}
     signed = b".".join(_base64(json.dumps(part, separators=(",", ":")).encode()) for part in (header, claims))
     return (signed + b"." + _base64(hmac.new(key, signed, hashlib.sha256).digest())).decode()
+
+
+def claimed_user(token: str) -> str:
+    """Whom a JSON web token names (`sun`). It is not verified: that is Slurm's to do."""
+    try:
+        part = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        user = claims["sun"]
+    except (LookupError, TypeError, ValueError):
+        return ""
+    return user if isinstance(user, str) else ""
 
 
 def _base64(data: bytes) -> bytes:

@@ -194,7 +194,10 @@ class NodeChange(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 def encode(value: object) -> bytes:
     """As JSON for slurmrestd. `other` of a description, or of those inside a list or dict, is merged into it."""
-    return _encoder.encode(_merged(value))
+    try:
+        return _encoder.encode(_merged(value))
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{error.object[:80]!r} holds what is no text (bytes that are not UTF-8)") from None
 
 
 def _merged(value: object) -> object:

@@ -13,6 +13,7 @@ from slinky.slurm.errors import ConfigurationError
 
 __all__ = ["compress", "expand"]
 
+LONGEST_RANGE = 400  # characters; no name of a node is that long
 LARGEST = 1_000_000  # names; an expression a few bytes long can mean more than memory holds
 
 _WORD = re.compile(r"((?:[^\[\],]|\[[^\[\]]*\]|\])+)(?:,|$)")
@@ -76,7 +77,9 @@ def _numbers(inside: str, expression: str) -> list[str]:
     for part in inside.split(","):
         match = _RANGE.fullmatch(part)
         if not match:
-            raise ConfigurationError(f"the hostlist {expression!r} has a range that is none: {part!r}")
+            raise ConfigurationError(f"the hostlist {expression[:80]!r} has a range that is none: {part[:80]!r}")
+        if len(part) > LONGEST_RANGE:
+            raise ConfigurationError(f"the hostlist {expression[:80]!r} has a range of {len(part):,} characters: {part[:40]}…")
         low, high = int(match[1]), int(match[2] or match[1])
         if high < low:
             raise ConfigurationError(f"the hostlist {expression!r} has a range that runs backwards: {part!r}")

@@ -1,7 +1,7 @@
 """Runs as a process of its own, and uses nothing but the standard library: calls libslurm for its parent.
 
 libslurm ends its process on a fatal error, so it is never loaded into a program that matters. On stdin come lines `{"job_id": 7, "code": 256}`; on stdout goes one
-line at the start, `{"version": 45}` or `{"unavailable": "why"}`, and then one for each request, `{"number": 0, "text": ""}`. The token, where one is needed,
+line at the start, `{"version": 45}` or `{"unavailable": "why"}`, and then one for each request, `{"job_id": 7, "number": 0, "text": ""}`. The token, where one is needed,
 comes in SLURM_JWT: an environment is read by its owner only, a command line by everyone.
 
 What must stay true: nothing is called in a library whose layout is not known here.
@@ -68,9 +68,9 @@ def complete(library: ctypes.CDLL, job_id: int, code: int) -> dict[str, object]:
     step = StepId(0, job_id, NO_VAL, NO_VAL)
     ctypes.set_errno(0)
     if library.slurm_complete_job(ctypes.byref(step), code) == 0:
-        return {"number": 0, "text": ""}
+        return {"job_id": job_id, "number": 0, "text": ""}
     number = ctypes.get_errno()
-    return {"number": number or -1, "text": library.slurm_strerror(number).decode(errors="replace")}
+    return {"job_id": job_id, "number": number or -1, "text": library.slurm_strerror(number).decode(errors="replace")}
 
 
 def main() -> None:

@@ -2,12 +2,14 @@
 
 A marker is a text of the caller's, unique to one job, put into the job's `extra`, `comment` or `admin_comment`. `Markers` remembers which jobs carry which: one
 streamed full list at the first use, then the ids that this client submitted itself, and on a search those jobs alone that appeared since (states first, then
-each new job).
+each new job). `freshen` does the same before a submit, where the last look is too long ago, so that others' jobs are seen and those that Slurm forgot are forgotten.
 
-What must stay true: a job that Slurm had when a search began is found by it; memory is bounded by the jobs that Slurm has and a few KB for each.
+What must stay true: a job that Slurm had when a search began is found by it; a look into memory does not depend on how many jobs there are; memory is bounded by
+the jobs that Slurm has, those submitted since the last look (some thousand) and a few KB for each.
 """
 
 import asyncio
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Literal
@@ -27,10 +29,15 @@ __all__ = ["MarkerField", "Markers", "carries", "with_marker"]
 
 MarkerField = Literal["extra", "comment", "admin_comment"]
 
-REMEMBERED = 4096  # characters of a field; a marker stands within them
+REMEMBERED = 4096  # characters of a field, and
+REMEMBERED_WORDS = 64  # words of it; a marker stands within both
 FIRST_LOOK, SLOWEST_LOOK = 0.1, 1.0
 AT_ONCE = 16
-MANY = 500  # new jobs; from there on one streamed list is cheaper than looking at each
+MANY = 500  # new jobs, and a tenth of all; from there on one streamed list is cheaper than looking at each
+FRESH_SECONDS = 30.0  # how long what is known is good enough for a submit
+FRESH_SUBMITS = 5000  # and how many submits of our own
+
+_WORD = re.compile(r"[\w-]+")
 
 
 class Marked(msgspec.Struct, gc=False):
@@ -55,14 +62,23 @@ def carries(text: str, marker: str) -> bool:
     return text == marker or (marker in text and re.search(rf"(?<![\w-]){re.escape(marker)}(?![\w-])", text) is not None)
 
 
+def remembered(text: str) -> str:
+    """As much of a field as is kept."""
+    if len(text) < 2 * REMEMBERED_WORDS:
+        return text
+    text = text[:REMEMBERED]
+    last = next(itertools.islice(_WORD.finditer(text), REMEMBERED_WORDS - 1, None), None)
+    return text[: last.end()] if last else text
+
+
 def with_marker(job: JobDescription, marker: str, field: MarkerField) -> JobDescription:
     """The description with the marker in it: alone in an empty field, or already part of what the caller wrote there."""
     text = getattr(job, field)
     if text is None:
         return msgspec.structs.replace(job, **{field: marker})
-    if not carries(text[:REMEMBERED], marker):
+    if not carries(remembered(text), marker):
         raise ConfigurationError(
-            f"the job's {field} is taken by a text without the marker {marker!r}; put the marker into it, or choose another field"
+            f"the job's {field} is taken by a text without the marker {marker!r} at its beginning; put the marker into it, or choose another field"
         )
     return job
 
@@ -73,10 +89,11 @@ class Markers:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._known: dict[int, Marked] = {}
-        self._exact: dict[tuple[str, str], set[int]] = {}
+        self._words: dict[tuple[str, str], set[int]] = {}
         self._loaded = False
         self._lock = asyncio.Lock()
-        self._refresh_began = -1.0
+        self._refresh_began = float("-inf")
+        self._submits = 0  # since then
         self._claims: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def prepare(self) -> None:
@@ -91,10 +108,18 @@ class Markers:
         """To be held while a job of that marker is submitted: one at a time."""
         return self._claims.setdefault((field, marker), asyncio.Lock())
 
-    def submitted(self, job_id: int, marker: str, field: MarkerField) -> None:
-        """Slurm answered a submit of ours: nothing to look for."""
-        if self._loaded:
-            self._remember(Marked(job_id, **({field: marker} if marker else {})))
+    async def freshen(self) -> None:
+        """Look at what appeared and what is gone, if the last look is too long ago. Those who come while one looks wait for that one."""
+        if not self._is_fresh():
+            async with self._lock:
+                if not self._is_fresh():
+                    await self._look()
+
+    def submitted(self, job_id: int, job: JobDescription, *, once: bool) -> None:
+        """Slurm answered a submit of ours: nothing to look for. Those without `once` are left to the next look where many came since the last."""
+        if self._loaded and (once or self._submits < FRESH_SUBMITS):
+            self._submits += 1
+            self._remember(Marked(job_id, job.extra or "", job.comment or "", job.admin_comment or ""))
 
     def known(self, marker: str, field: MarkerField) -> int | None:
         """From memory, without asking."""
@@ -127,29 +152,36 @@ class Markers:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, SLOWEST_LOOK)
 
+    def _is_fresh(self) -> bool:
+        return self._submits < FRESH_SUBMITS and asyncio.get_running_loop().time() - self._refresh_began < FRESH_SECONDS
+
     async def _load(self) -> None:
+        began = asyncio.get_running_loop().time()
         async for job in stream(self._connection, "slurm/jobs/", "jobs", Marked):
             self._remember(job)
         self._loaded = True
+        self._refresh_began = began
 
     async def _refresh(self) -> None:
         """Look at what appeared. Those who come while one runs share the next one."""
-        loop = asyncio.get_running_loop()
-        asked = loop.time()
+        asked = asyncio.get_running_loop().time()
         async with self._lock:
-            if self._refresh_began >= asked:
-                return
-            began = loop.time()
-            before = set(self._known)
-            answer = await self._connection.read("slurm/jobs/state/", _STATES, lane=Lane.URGENT)
-            present = {status.job_id for status in answer.jobs or ()}
-            appeared = present - self._known.keys()
-            if len(appeared) > MANY:
-                await self._load()
-            else:
-                await self._look_at(sorted(appeared))
-            self._forget(before - present)
-            self._refresh_began = began
+            if self._refresh_began < asked:
+                await self._look()
+
+    async def _look(self) -> None:
+        began = asyncio.get_running_loop().time()
+        before, submits = set(self._known), self._submits
+        answer = await self._connection.read("slurm/jobs/state/", _STATES, lane=Lane.URGENT)
+        present = {status.job_id for status in answer.jobs or ()}
+        appeared = present - self._known.keys()
+        if len(appeared) > max(MANY, len(present) // 10):
+            await self._load()
+        else:
+            await self._look_at(sorted(appeared))
+        self._forget(before - present)
+        self._refresh_began = began
+        self._submits -= submits
 
     async def _look_at(self, job_ids: Iterable[int]) -> None:
         turns = asyncio.Semaphore(AT_ONCE)
@@ -169,25 +201,32 @@ class Markers:
                 raise result
 
     def _remember(self, job: Marked) -> None:
-        job = Marked(job.job_id, job.extra[:REMEMBERED], job.comment[:REMEMBERED], job.admin_comment[:REMEMBERED])
+        if job.job_id in self._known:
+            self._forget([job.job_id])
+        job = Marked(job.job_id, remembered(job.extra), remembered(job.comment), remembered(job.admin_comment))
         self._known[job.job_id] = job
         for key in _keys(job):
-            self._exact.setdefault(key, set()).add(job.job_id)
+            self._words.setdefault(key, set()).add(job.job_id)
 
     def _forget(self, job_ids: Iterable[int]) -> None:
         for job_id in job_ids:
             for key in _keys(self._known.pop(job_id)):
-                ids = self._exact[key]
+                ids = self._words[key]
                 ids.discard(job_id)
                 if not ids:
-                    del self._exact[key]
+                    del self._words[key]
 
     def _carriers(self, marker: str, field: MarkerField) -> set[int]:
-        exact = self._exact.get((field, marker))
-        if exact:
-            return exact
-        return {job.job_id for job in self._known.values() if (text := getattr(job, field)) and carries(text, marker)}
+        """Those whose field has the marker's words, and among them the marker: by the word that the fewest have."""
+        words = _WORD.findall(marker)
+        if words == [marker]:
+            return self._words.get((field, marker), set())
+        nobody: set[int] = set()
+        candidates = min((self._words.get((field, word), nobody) for word in words), key=len, default=self._known.keys())
+        return {job_id for job_id in candidates if carries(getattr(self._known[job_id], field), marker)}
 
 
-def _keys(job: Marked) -> list[tuple[str, str]]:
-    return [(field, text) for field in ("extra", "comment", "admin_comment") if (text := getattr(job, field))]
+def _keys(job: Marked) -> set[tuple[str, str]]:
+    return {
+        (field, word) for field in ("extra", "comment", "admin_comment") if (text := getattr(job, field)) for word in _WORD.findall(text)
+    }

@@ -1,12 +1,16 @@
 """The bridge from plain code to the async client: one thread with an event loop, into which calls are handed and waited for.
 
-What must stay true: everything async happens in that one thread, also in a notebook that has a loop of its own; Ctrl-C cancels the call that is waited for.
+What must stay true: everything async happens in that one thread, also in a notebook that has a loop of its own; Ctrl-C cancels the call that is waited for;
+nobody waits for a portal that has been closed.
 """
 
 import asyncio
+import concurrent.futures
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
+
+from slinky.slurm.errors import ConfigurationError, OutcomeUnknownError
 
 __all__ = ["Portal"]
 
@@ -18,13 +22,17 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
         """Wait for what an async call gives."""
-        waiting = asyncio.run_coroutine_threadsafe(call, self._started())
+        waiting = self._handed_in(call)
         try:
             return waiting.result()
+        except concurrent.futures.CancelledError:
+            raise OutcomeUnknownError("the client was closed while this was waited for") from None
         except BaseException:
             waiting.cancel()
             raise
@@ -38,20 +46,30 @@ class Portal:
                 except StopAsyncIteration:
                     return
         finally:
-            self.run(_close(source))
+            if not self._closed:  # otherwise it has been closed with the loop
+                self.run(_close(source))
 
-    def close(self) -> None:
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Wait for `last`, end what is still waited for, then the loop and its thread. A second time nothing is left to do."""
         with self._lock:
-            loop, self._loop = self._loop, None
-        if loop:
-            loop.call_soon_threadsafe(loop.stop)
+            if self._closed:
+                return
+            self._closed = True
+        if self._loop and self._thread:
+            asyncio.run_coroutine_threadsafe(_end(last), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
 
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
+    def _handed_in(self, call: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        with self._lock:  # not while it is being closed: a loop that has stopped would never come to it
+            if self._closed:
+                call.close()
+                raise ConfigurationError("the client has been closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_serve, args=(self._loop,), name="slinky.slurm", daemon=True).start()
-            return self._loop
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="slinky.slurm", daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(call, self._loop)
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
@@ -61,6 +79,16 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+async def _end(last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await last()
+    finally:
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _next(source: AsyncIterator[T]) -> T:

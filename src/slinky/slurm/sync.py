@@ -47,6 +47,9 @@ class Jobs:
         With a `marker` (a text of yours, unique to the job, kept in the field `marker_in`), the job can be found again when an answer was lost. `once` asks for
         that: a job that carries the marker already is returned instead of a second one being made, and after an unknown outcome the job is looked for, and
         submitted again only if it has not appeared `settle` seconds after Slurm answers again. Without `once`, an unknown outcome raises OutcomeUnknownError.
+
+        What `once` promises: of jobs submitted through this client, at once; of jobs that others submitted, as this client saw them within the last 30 seconds
+        (two clients that submit one marker at the same time make two jobs); and for as long as slurmctld knows the job (MinJobAge after its end).
         """
         return self._portal.run(self._inner.submit(job, marker=marker, marker_in=marker_in, once=once, settle=settle))
 
@@ -319,9 +322,8 @@ class SlurmClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections and end the thread behind them."""
-        self._portal.run(self._inner.close())
-        self._portal.close()
+        """Close the connections and end the thread behind them; calls that other threads wait for end with an error."""
+        self._portal.close(self._inner.close)
 
     def within(self, seconds: float) -> "SlurmClient":
         """The same client, with another deadline for each call."""
@@ -366,6 +368,6 @@ class SlurmClient:
     ) -> dict[str, Any]:
         """Anything in the served OpenAPI document, with the same safety: `client.call("GET", "/slurm/{version}/diag/")`.
 
-        `{version}` stands for the version that is spoken. Anything but a GET counts as a change that is sent once only, unless it is `repeatable`.
+        `{version}` stands for the version that is spoken; a name in the path is to be escaped (`urllib.parse.quote`). Anything but a GET counts as a change that is sent once only, unless it is `repeatable`.
         """
         return self._portal.run(self._inner.call(method, path, body, params=params, repeatable=repeatable, lane=lane))

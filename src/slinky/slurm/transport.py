@@ -11,17 +11,18 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol, TypeVar
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from slinky.slurm.address import Address
 from slinky.slurm.answers import Again, Envelope, Fault, envelope_fault, failed_answer, unreadable
 from slinky.slurm.circuit import Circuit
 from slinky.slurm.credentials import Credentials
-from slinky.slurm.errors import ConfigurationError, DeadlineError, OutcomeUnknownError, SlurmError, UnavailableError
+from slinky.slurm.errors import AuthenticationError, ConfigurationError, DeadlineError, OutcomeUnknownError, SlurmError, UnavailableError
 from slinky.slurm.lanes import Lane, Lanes
 
 __all__ = ["Decodes", "Limits", "Request", "Transport"]
@@ -29,6 +30,8 @@ __all__ = ["Decodes", "Limits", "Request", "Transport"]
 log = logging.getLogger(__name__)
 
 E = TypeVar("E", bound=Envelope, covariant=True)
+T = TypeVar("T")
+Begun = tuple[aiohttp.ClientResponse, bytes]
 
 
 class Decodes(Protocol[E]):
@@ -104,13 +107,49 @@ class Transport:
 
     async def call(self, request: Request, decoder: Decodes[E]) -> E:
         """Send it, and again where that is harmless and helps, until the deadline."""
+        ends = asyncio.get_running_loop().time() + (request.deadline or self.limits.deadline)
+        return await self._persist(request, ends, lambda seconds: self._attempt(request, decoder, seconds))
+
+    async def stream(self, request: Request) -> AsyncIterator[bytes]:
+        """The body as it arrives, in pieces; for answers too large to be held. Repeated like any call until the first piece is there, and not after it: the
+        caller has seen the beginning.
+
+        The deadline is looked at between pieces, and each piece has the time of one attempt; no timer runs while the caller has the floor.
+        """
         loop = asyncio.get_running_loop()
-        ends = loop.time() + (request.deadline or self.limits.deadline)
+        limit = request.deadline or self.limits.deadline
+        ends = loop.time() + limit
+        response, piece = await self._persist(request, ends, lambda seconds: self._begin(request, seconds))
+        try:
+            async with response:
+                while piece:
+                    yield piece
+                    if loop.time() >= ends:
+                        raise DeadlineError(f"not all of the answer came within {limit:g} s", request=request.label)
+                    piece = await self._next_piece(request, response)
+        finally:
+            self.lanes.leave(request.lane)
+
+    async def _next_piece(self, request: Request, response: aiohttp.ClientResponse) -> bytes:
+        error: SlurmError
+        try:
+            async with asyncio.timeout(self.limits.attempt):
+                return await response.content.readany()
+        except TimeoutError:
+            error = DeadlineError(f"the answer stopped in the middle for {self.limits.attempt:g} s", request=request.label)
+        except (aiohttp.ClientError, OSError) as problem:
+            error = UnavailableError(_connection_problem(problem), request=request.label)
+        self.circuit.failed(str(error))
+        raise error
+
+    async def _persist(self, request: Request, ends: float, attempted: Callable[[float], Awaitable[T | Fault]]) -> T:
+        """Try, and again where that is harmless and helps."""
+        loop = asyncio.get_running_loop()
         rotated = False
         attempt = 0
         while True:
             attempt += 1
-            answer = await self._attempt(request, decoder, ends - loop.time())
+            answer = await attempted(ends - loop.time())
             if not isinstance(answer, Fault):
                 return answer
             if answer.again is Again.RENEWED:
@@ -124,38 +163,6 @@ class Transport:
                 raise answer.error
             log.info("%s: attempt %d failed (%s); again in %.2f s", request.label, attempt, answer.error, pause)
             await asyncio.sleep(pause)
-
-    async def stream(self, request: Request) -> AsyncIterator[bytes]:
-        """The body as it arrives, in pieces; for answers too large to be held. No repetition: the caller has seen the beginning.
-
-        The deadline is looked at between pieces, and each piece has the time of one attempt; no timer runs while the caller has the floor.
-        """
-        loop = asyncio.get_running_loop()
-        limit = request.deadline or self.limits.deadline
-        ends = loop.time() + limit
-        self.circuit.check(request.label)
-        try:
-            async with asyncio.timeout(limit):
-                await self.lanes.enter(request.lane)
-            try:
-                async with asyncio.timeout(ends - loop.time()):
-                    response = await self._send(request)
-                async with response:
-                    if response.status != 200:
-                        raise failed_answer(request.label, request.changes, response.status, await response.read()).error
-                    while loop.time() < ends:
-                        async with asyncio.timeout(self.limits.attempt):
-                            piece = await response.content.readany()
-                        if not piece:
-                            return
-                        yield piece
-                    raise TimeoutError
-            finally:
-                self.lanes.leave(request.lane)
-        except TimeoutError:
-            raise DeadlineError(f"not all of the answer came within {limit:g} s", request=request.label) from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise UnavailableError(_connection_problem(error), request=request.label) from None
 
     def _may_repeat(self, request: Request, fault: Fault, attempt: int, seconds_left: float) -> bool:
         if attempt >= self.limits.attempts or self.circuit.is_open or seconds_left <= 0:
@@ -189,12 +196,64 @@ class Transport:
                     lanes.leave(request.lane)
         except TimeoutError:
             result = self._timed_out(request, sent, limit)
+        return self._learnt(result, sent)
+
+    async def _begin(self, request: Request, seconds: float) -> Begun | Fault:
+        """One try of a stream, up to its first piece. Where that came, the turn in the lane is kept, and the response open: both are the caller's to end.
+
+        A long list takes slurmrestd its time: the first piece may take as long as five attempts of something small.
+        """
+        self.circuit.check(request.label)
+        limit = min(seconds, self.limits.attempt * 5)
+        sent = False
+        result: Begun | Fault
+        try:
+            async with asyncio.timeout(limit):
+                await self.lanes.enter(request.lane)
+                try:
+                    self.circuit.check(request.label)
+                    sent = True
+                    result = await self._first_piece(request)
+                except BaseException:
+                    self.lanes.leave(request.lane)
+                    raise
+        except TimeoutError:
+            return self._learnt(self._timed_out(request, sent, limit), sent)
+        if isinstance(result, Fault):
+            self.lanes.leave(request.lane)
+        return self._learnt(result, sent)
+
+    async def _first_piece(self, request: Request) -> Begun | Fault:
+        headers = self.credentials.headers()
+        response: aiohttp.ClientResponse | None = None
+        try:
+            response = await self._send(request, headers)
+            if response.status == 200:
+                piece = await response.content.readany()
+                found, response = response, None
+                return found, piece
+            fault = failed_answer(request.label, request.changes, response.status, await response.read())
+        except (aiohttp.ClientError, OSError) as error:
+            return _broken_connection(request, error)
+        finally:
+            if response:
+                response.close()
+        return self._renewable(fault, headers)
+
+    def _learnt(self, result: T | Fault, sent: bool) -> T | Fault:
+        """Tell the circuit how an attempt went."""
         if isinstance(result, Fault) and result.slurm_is_down:
             if sent:
                 self.circuit.failed(str(result.error))
         else:
             self.circuit.succeeded()
         return result
+
+    def _renewable(self, fault: Fault, headers: dict[str, str]) -> Fault:
+        """A token that was not believed is worth another try only if there is another token."""
+        if fault.again is Again.RENEWED and not self.credentials.stale(headers["X-SLURM-USER-TOKEN"]):
+            return Fault(fault.error, Again.NEVER)
+        return fault
 
     def _timed_out(self, request: Request, sent: bool, limit: float) -> Fault:
         if not sent:
@@ -213,31 +272,35 @@ class Transport:
         except (aiohttp.ClientError, OSError) as error:
             return _broken_connection(request, error)
         result = understood(request, decoder, response.status, text)
-        if isinstance(result, Fault) and result.again is Again.RENEWED and not self.credentials.stale(headers["X-SLURM-USER-TOKEN"]):
-            return Fault(result.error, Again.NEVER)
-        return result
+        return self._renewable(result, headers) if isinstance(result, Fault) else result
 
     def _send(self, request: Request, headers: dict[str, str] | None = None) -> "aiohttp.client._RequestContextManager":
         headers = headers or self.credentials.headers()
         headers["Accept"] = "application/json"
         if request.body is not None:
             headers["Content-Type"] = "application/json"
-        url = self.address.base + request.path
+        url = URL(self.address.base + request.path, encoded=True)  # names in it are escaped, and stay so
         return self.open().request(
             request.method, url, params=request.params or None, data=request.body, headers=headers, allow_redirects=False
         )
 
     async def _is_there(self) -> bool:
-        """The circuit's ping: past the circuit itself, in the lane that goes first."""
+        """The circuit's ping: past the circuit itself, in the lane that goes first. Who is not believed was heard: Slurm is there."""
         path = self.ping_path or "/openapi/v3"
         request = Request(method="GET", path=path, lane=Lane.URGENT)
         try:
             async with asyncio.timeout(self.limits.attempt), self.lanes.turn(request.lane), self._send(request) as response:
-                return response.status == 200 and (
-                    not self.ping_path or any(p["responding"] for p in json.loads(await response.read())["pings"])
-                )
+                text = await response.read()
+                if response.status != 200:
+                    return isinstance(failed_answer(request.label, False, response.status, text).error, AuthenticationError)
+                return not self.ping_path or any(_heard(ping) for ping in json.loads(text)["pings"])
         except (TimeoutError, OSError, aiohttp.ClientError, ValueError, LookupError, TypeError, SlurmError):
             return False
+
+
+def _heard(ping: dict[str, object]) -> bool:
+    """A controller that does not believe the token is told as one that does not respond; its status says why."""
+    return bool(ping["responding"]) or "authentication" in str(ping.get("status", "")).lower()
 
 
 def understood(request: Request, decoder: Decodes[E], status: int, text: bytes) -> E | Fault:

@@ -26,6 +26,7 @@ from slinky.slurm.models.accounting import (
     Wckey,
     WckeyList,
 )
+from slinky.slurm.paths import segment
 
 __all__ = ["Accounting"]
 
@@ -54,7 +55,9 @@ class Accounting:
     async def account(self, name: str) -> Account:
         """One account, with its associations and coordinators."""
         params = {"with_assocs": "true", "with_coords": "true"}
-        return _only((await self._connection.read(f"slurmdb/account/{name}", _ACCOUNTS, params)).accounts, "account", name)
+        return _only(
+            (await self._connection.read(f"slurmdb/account/{segment(name, 'account')}", _ACCOUNTS, params)).accounts, "account", name
+        )
 
     async def users(self) -> list[User]:
         """All users."""
@@ -62,7 +65,9 @@ class Accounting:
 
     async def user(self, name: str) -> User:
         """One user, with associations."""
-        return _only((await self._connection.read(f"slurmdb/user/{name}", _USERS, {"with_assocs": "true"})).users, "user", name)
+        return _only(
+            (await self._connection.read(f"slurmdb/user/{segment(name, 'user')}", _USERS, {"with_assocs": "true"})).users, "user", name
+        )
 
     async def associations(self, *, account: str = "", user: str = "", cluster: str = "") -> list[Association]:
         """Who may use which account; filtered where asked."""
@@ -87,7 +92,7 @@ class Accounting:
 
     async def job(self, job_id: int) -> AccountedJob:
         """A job as accounting keeps it; of several with that id (ids are used again), the latest."""
-        found = (await self._connection.read(f"slurmdb/job/{job_id}", _JOBS)).jobs
+        found = (await self._connection.read(f"slurmdb/job/{job_id:d}", _JOBS)).jobs
         return max(found, key=lambda job: job.time.submission) if found else _only([], "job", str(job_id))
 
     async def jobs(

@@ -24,6 +24,7 @@ from slinky.slurm.models.cluster import (
     Share,
     ShareList,
 )
+from slinky.slurm.paths import segment
 
 __all__ = ["ClusterCalls", "Partitions", "Reservations"]
 
@@ -49,7 +50,7 @@ class Partitions:
 
     async def get(self, name: str) -> Partition:
         """One partition. NotFoundError where there is none of that name."""
-        found = (await self._connection.read(f"slurm/partition/{name}", _PARTITIONS)).partitions
+        found = (await self._connection.read(f"slurm/partition/{segment(name, 'partition')}", _PARTITIONS)).partitions
         if not found:
             raise NotFoundError(f"there is no partition {name}", request=f"partition/{name}")
         return found[0]
@@ -67,7 +68,7 @@ class Reservations:
 
     async def get(self, name: str) -> Reservation:
         """One reservation. NotFoundError where there is none of that name."""
-        found = (await self._connection.read(f"slurm/reservation/{name}", _RESERVATIONS)).reservations
+        found = (await self._connection.read(f"slurm/reservation/{segment(name, 'reservation')}", _RESERVATIONS)).reservations
         if not found:
             raise NotFoundError(f"there is no reservation {name}", request=f"reservation/{name}")
         return found[0]
@@ -78,7 +79,7 @@ class Reservations:
 
     async def delete(self, name: str) -> None:
         """Remove a reservation."""
-        await self._connection.change("DELETE", f"slurm/reservation/{name}", _DONE)
+        await self._connection.change("DELETE", f"slurm/reservation/{segment(name, 'reservation')}", _DONE)
 
 
 class ClusterCalls:

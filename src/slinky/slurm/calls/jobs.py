@@ -8,7 +8,7 @@ import msgspec
 
 from slinky.slurm.connection import Connection
 from slinky.slurm.descriptions import JobDescription
-from slinky.slurm.errors import ForbiddenError, NotFoundError, OutcomeUnknownError, SlurmError, UnavailableError, refusal
+from slinky.slurm.errors import BadAnswerError, ForbiddenError, NotFoundError, OutcomeUnknownError, SlurmError, UnavailableError, refusal
 from slinky.slurm.lanes import Lane
 from slinky.slurm.markers import MarkerField, Markers, with_marker
 from slinky.slurm.models.jobs import (
@@ -63,6 +63,9 @@ class Jobs:
         With a `marker` (a text of yours, unique to the job, kept in the field `marker_in`), the job can be found again when an answer was lost. `once` asks for
         that: a job that carries the marker already is returned instead of a second one being made, and after an unknown outcome the job is looked for, and
         submitted again only if it has not appeared `settle` seconds after Slurm answers again. Without `once`, an unknown outcome raises OutcomeUnknownError.
+
+        What `once` promises: of jobs submitted through this client, at once; of jobs that others submitted, as this client saw them within the last 30 seconds
+        (two clients that submit one marker at the same time make two jobs); and for as long as slurmctld knows the job (MinJobAge after its end).
         """
         return await self._submit(job.to_submit(), None, marker, marker_in, once, settle)
 
@@ -88,7 +91,7 @@ class Jobs:
 
     async def get(self, job_id: int) -> Job:
         """One job, in full. NotFoundError where Slurm does not know it (any more)."""
-        jobs = (await self._connection.read(f"slurm/job/{job_id}", _JOBS)).jobs
+        jobs = (await self._connection.read(f"slurm/job/{job_id:d}", _JOBS)).jobs
         if not jobs:
             raise NotFoundError(f"there is no job {job_id}", request=f"job/{job_id}")
         return jobs[0]
@@ -117,7 +120,7 @@ class Jobs:
 
     async def update(self, job_id: int, changes: JobDescription) -> list[Update]:
         """Change what `changes` names and nothing else. An array answers for each of its tasks."""
-        answer = await self._connection.change("POST", f"slurm/job/{job_id}", _UPDATED, changes, repeatable=True)
+        answer = await self._connection.change("POST", f"slurm/job/{job_id:d}", _UPDATED, changes, repeatable=True)
         results = answer.results or []
         for result in results:
             if result.error_code:
@@ -138,7 +141,7 @@ class Jobs:
         """Send a batch job back to the queue (Slurm 26.05 and later; external jobs cannot)."""
         await self._connection.require("job/requeue")
         params = {"Hold": "true"} if hold else None
-        await self._connection.change("GET", f"slurm/job/{job_id}/requeue", _REQUEUED, params=params)
+        await self._connection.change("GET", f"slurm/job/{job_id:d}/requeue", _REQUEUED, params=params)
 
     async def requeue_many(self, job_ids: Iterable[int], *, hold: bool = False) -> None:
         """The same for several, in one request."""
@@ -169,7 +172,7 @@ class Jobs:
     async def allocation(self, job_id: int) -> Allocation:
         """What a running job has on each of its nodes: cores, memory, GRES (Slurm 25.11 and later)."""
         await self._connection.require("resources/")
-        answer = await self._connection.read(f"slurm/resources/{job_id}", _LAYOUT)
+        answer = await self._connection.read(f"slurm/resources/{job_id:d}", _LAYOUT)
         return Allocation(job_id, answer.nodes or [])
 
     async def find(self, marker: str, *, marker_in: MarkerField = "extra") -> Job | None:
@@ -194,18 +197,25 @@ class Jobs:
             first = with_marker(first, marker, marker_in)
         body = {"job": first} if others is None else {"jobs": [first, *others]}
         if not once:
-            return await self._send(body, marker, marker_in)
+            return await self._send(body, first, once=False)
         async with self._markers.claim(marker, marker_in):
-            return await self._submit_once(body, marker, marker_in, settle)
+            return await self._submit_once(body, first, marker, marker_in, settle)
 
-    async def _submit_once(self, body: object, marker: str, marker_in: MarkerField, settle: float) -> Submitted:
+    async def _submit_once(self, body: object, first: JobDescription, marker: str, marker_in: MarkerField, settle: float) -> Submitted:
         await self._markers.prepare()
+        problem: SlurmError | None = None
+        try:
+            await self._markers.freshen()
+        except (UnavailableError, BadAnswerError) as error:
+            problem = error
         found = self._markers.known(marker, marker_in)
+        if found is None and problem:
+            found = await self._settled(marker, marker_in, settle, problem)
         for rounds_left in reversed(range(ROUNDS)):
             if found is not None:
                 return Submitted(job_id=found, message="found by its marker")
             try:
-                return await self._send(body, marker, marker_in)
+                return await self._send(body, first, once=True)
             except (OutcomeUnknownError, UnavailableError) as error:
                 if not rounds_left and error.outcome_known:
                     raise
@@ -216,9 +226,9 @@ class Jobs:
             return Submitted(job_id=found, message="found by its marker")
         raise UnavailableError(f"{ROUNDS} submits in a row failed, and none of them made the job", request="submit")
 
-    async def _send(self, body: object, marker: str, marker_in: MarkerField) -> Submitted:
+    async def _send(self, body: object, first: JobDescription, *, once: bool) -> Submitted:
         answer = await self._connection.change("POST", "slurm/job/submit", _SUBMITTED, body, lane=Lane.BULK)
-        self._markers.submitted(answer.job_id, marker, marker_in)
+        self._markers.submitted(answer.job_id, first, once=once)
         return answer
 
     async def _settled(self, marker: str, marker_in: MarkerField, settle: float, error: SlurmError) -> int | None:
@@ -233,7 +243,7 @@ class Jobs:
 
     async def _only_own(self, job_ids: Sequence[int]) -> None:
         """Where there is no accounting, a cancel that Slurm refuses leaves slurmctld 26.05 deadlocked: refuse it here."""
-        user = self._connection.transport.credentials.user
+        user = self._connection.transport.credentials.asks_as()
         if user in ("", "root", "slurm") or (await self._connection.server()).has_accounting:
             return
         for job_id in job_ids:

@@ -12,6 +12,7 @@ from slinky.slurm.hostlists import compress, expand
 from slinky.slurm.lanes import Lane
 from slinky.slurm.models.nodes import Node, NodeList
 from slinky.slurm.pace import Pace
+from slinky.slurm.paths import segment
 from slinky.slurm.watch import NodeTransition, watch_nodes
 
 __all__ = ["Nodes"]
@@ -32,7 +33,7 @@ class Nodes:
 
     async def get(self, name: str) -> Node:
         """One node. NotFoundError where there is none of that name."""
-        nodes = (await self._connection.read(f"slurm/node/{name}", _NODES)).nodes
+        nodes = (await self._connection.read(f"slurm/node/{segment(name, 'node')}", _NODES)).nodes
         if not nodes:
             raise NotFoundError(f"there is no node {name}", request=f"node/{name}")
         return nodes[0]
@@ -73,7 +74,7 @@ class Nodes:
 
     async def delete(self, name: str) -> None:
         """Remove a run-time node. Not while a live job names it in `excluded_nodes`: Slurm then refuses every update of that job."""
-        await self._connection.change("DELETE", f"slurm/node/{name}", _DONE)
+        await self._connection.change("DELETE", f"slurm/node/{segment(name, 'node')}", _DONE)
 
     def watch(self, pace: Pace | None = None) -> AsyncIterator[NodeTransition]:
         """Transitions of all nodes, for ever; the first word on each is its state at the start. Slurm answers in 100 bytes while nothing changed."""

@@ -1,0 +1,117 @@
+"""What is remembered of markers: found by look-up, forgotten when Slurm forgets, renewed when it is old."""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.slurm import ConfigurationError, JobDescription, markers
+from slinky.slurm.connection import Connection
+from slinky.slurm.markers import Marked, Markers, carries, remembered, with_marker
+
+PIECES = st.lists(st.sampled_from(["a", "b", "a-b", "-", ":", " ", '"', "1", "10", "ä", "_"]), max_size=6).map("".join)
+
+
+class Answers:
+    """In place of a connection: the jobs that Slurm has, and what was asked."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, str] = {}
+        self.asked: list[str] = []
+
+    async def read(self, path: str, decoder: Any, **_: object) -> Any:
+        self.asked.append(path)
+        await asyncio.sleep(0.01)
+        if path == "slurm/jobs/state/":
+            return decoder.decode(json.dumps({"jobs": [{"job_id": str(job_id), "state": ["PENDING"]} for job_id in self.jobs]}))
+        job_id = int(path.rpartition("/")[2])
+        return decoder.decode(json.dumps({"jobs": [{"job_id": job_id, "extra": self.jobs[job_id]}]}))
+
+
+def remembering(texts: Iterable[str]) -> tuple[Answers, Markers]:
+    answers = Answers()
+    known = Markers(cast(Connection, answers))
+    known._loaded = True
+    for job_id, text in enumerate(texts, 1):
+        known._remember(Marked(job_id, extra=text))
+        answers.jobs[job_id] = text
+    return answers, known
+
+
+@given(st.lists(PIECES, max_size=8), PIECES.filter(bool))
+def test_a_look_up_finds_what_a_scan_would(texts: list[str], marker: str) -> None:
+    _, known = remembering(texts)
+    wanted = {job_id for job_id, text in enumerate(texts, 1) if carries(text, marker)}
+    assert known._carriers(marker, "extra") == wanted
+    known._forget(range(1, len(texts) + 1))
+    assert not known._words
+    assert not known._known
+
+
+def test_a_look_up_does_not_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bridge's markers stand in JSON."""
+    _, known = remembering(f'{{"slinky":1,"marker":"slinky-{number}","count":1}}' for number in range(3000))
+    scanned: list[str] = []
+
+    def counted(text: str, marker: str) -> bool:
+        scanned.append(text)
+        return carries(text, marker)
+
+    monkeypatch.setattr(markers, "carries", counted)
+    assert known.known("slinky-77", "extra") == 78
+    assert known.known("slinky-none", "extra") is None
+    assert not scanned
+    assert known.known('"marker":"slinky-5"', "extra") == 6
+    assert len(scanned) == 1
+
+
+def test_of_a_long_text_the_beginning_is_kept() -> None:
+    text = " ".join(f"word{number}" for number in range(1000))
+    assert remembered(text).endswith(" word63")
+    assert remembered("x" * 10_000) == "x" * 4096
+    assert remembered("short: text!") == "short: text!"
+    with pytest.raises(ConfigurationError, match="at its beginning"):
+        with_marker(JobDescription(extra=text), "word64", "extra")
+
+
+async def test_what_is_old_is_renewed_once_for_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, known = remembering(["mine", "gone"])
+    await known.freshen()
+    assert answers.asked == ["slurm/jobs/state/"]
+    await known.freshen()
+    assert len(answers.asked) == 1
+    del answers.jobs[2]
+    answers.jobs[3] = "another's"
+    monkeypatch.setattr(markers, "FRESH_SECONDS", 0.0)
+    await known.freshen()
+    assert answers.asked == ["slurm/jobs/state/", "slurm/jobs/state/", "slurm/job/3"]
+    assert (known.known("mine", "extra"), known.known("gone", "extra"), known.known("another's", "extra")) == (1, None, 3)
+    monkeypatch.setattr(markers, "FRESH_SECONDS", 30.0)
+    known._refresh_began = float("-inf")
+    answers.asked.clear()
+    await asyncio.gather(*(known.freshen() for _ in range(10)))
+    assert answers.asked == ["slurm/jobs/state/"]
+
+
+async def test_memory_is_bounded_by_the_jobs_that_slurm_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markers, "FRESH_SUBMITS", 100)
+    answers, known = remembering([])
+    for job_id in range(1, 1001):  # each is forgotten by Slurm at once
+        await known.freshen()
+        known.submitted(job_id, JobDescription(extra=f"m-{job_id}"), once=True)
+        assert known.known(f"m-{job_id}", "extra") == job_id
+        assert len(known._known) <= 101
+    assert len(answers.asked) == 10
+    for job_id in range(2001, 3001):  # without `once` nobody freshens
+        known.submitted(job_id, JobDescription(extra=f"m-{job_id}"), once=False)
+    assert len(known._known) <= 201
+
+
+async def test_all_fields_of_a_job_of_ours_are_remembered() -> None:
+    _, known = remembering([])
+    known.submitted(7, JobDescription(extra="one", comment="two", admin_comment='{"marker":"three"}'), once=False)
+    assert (known.known("one", "extra"), known.known("two", "comment"), known.known("three", "admin_comment")) == (7, 7, 7)
