@@ -45,6 +45,7 @@ PACKAGES = [
     "kmod",
     "mount",
     "procps",
+    "python3",
     "socat",
     "util-linux",
 ]
