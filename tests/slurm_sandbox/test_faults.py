@@ -202,14 +202,18 @@ async def test_no_job_is_lost_or_doubled_in_1000_submits_through_random_faults(
     slurm: SlurmClient, sandbox: Sandbox, proxy: FaultProxy, request: pytest.FixtureRequest
 ) -> None:
     faults = [*BEFORE_IT_WAS_DONE, *AFTER_IT_WAS_DONE]
-    dice = random.Random(20)  # the same faults each time; their order depends on what the machine does
+    dice = random.Random(20)
+    deck: list[Fault] = []  # for submits: every kind comes up once before any comes up again, whatever else is asked meanwhile
     struck: Counter[Fault] = Counter()
 
     def plan(heard: HeardRequest) -> Fault:
         if dice.random() > 0.15:
             return Fault.NONE
-        fault = dice.choice(faults)
-        struck[fault] += heard.path.endswith("/job/submit")
+        if not heard.path.endswith("/job/submit"):
+            return dice.choice(faults)
+        if not deck:
+            deck.extend(dice.sample(faults, len(faults)))
+        struck[fault := deck.pop()] += 1
         return fault
 
     mark = marker(request)
@@ -231,9 +235,7 @@ async def test_no_job_is_lost_or_doubled_in_1000_submits_through_random_faults(
     markers = Counter([job.extra async for job in slurm.jobs.stream() if job.extra.startswith(f"{mark}:")])
     assert len(set(ids)) == 1000
     assert markers == {f"{mark}:{number}": 1 for number in range(1000)}
-    # Which request draws which fault depends on what the machine does: enough of them, and of most kinds, is what can be asked for.
-    assert sum(struck.values()) >= 50, f"too few faults to mean anything: {struck}"
-    assert len(+struck) >= len(faults) - 2, f"too few kinds of faults to mean anything: {struck}"
+    assert min(struck[fault] for fault in faults) >= 3, f"too few faults to mean anything: {struck}"
 
 
 async def test_a_job_that_slurmctld_makes_after_its_sender_gave_up_is_found(
