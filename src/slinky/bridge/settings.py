@@ -11,7 +11,18 @@ import yaml
 
 from slinky.kube.objects import LabelSelector
 
-__all__ = ["Help", "Settings", "SettingsError", "SlurmSettings", "Windows", "load_settings"]
+__all__ = [
+    "AdmissionSettings",
+    "Help",
+    "LeaderSettings",
+    "NodeSettings",
+    "Settings",
+    "SettingsError",
+    "SlurmSettings",
+    "StatusSettings",
+    "Windows",
+    "load_settings",
+]
 
 
 class SettingsError(Exception):
@@ -45,6 +56,72 @@ class SlurmSettings(_Section, frozen=True):
     ca_file: Annotated[str, Help("Certificate authority of slurmrestd, for https.")] = ""
     certificate_file: Annotated[str, Help("Client certificate for slurmrestd, for https.")] = ""
     key_file: Annotated[str, Help("Key of the client certificate.")] = ""
+    completion: Annotated[
+        bool,
+        Help(
+            "End jobs with their pods' exit code through libslurm where it is installed; else they end as cancelled, with the outcome in the comment."
+        ),
+    ] = True
+    completion_command: Annotated[
+        list[str], Help("Command that runs Python where libslurm is, if not here: the words before the script's name.")
+    ] = []
+    fastest_poll: Annotated[float, Help("Seconds between two looks at the jobs' states while something changes.")] = 0.05
+    slowest_poll: Annotated[float, Help("The same while nothing does.")] = 1.0
+
+
+class NodeSettings(_Section, frozen=True):
+    """Kubernetes nodes with label `scheduler.slinky.slurm.net/external-node` are Slurm's external nodes."""
+
+    register: Annotated[bool, Help("Register labelled nodes in Slurm, and remove them again.")] = True
+    features: Annotated[
+        list[str],
+        Help(
+            "Features of nodes whose annotation `scheduler.slinky.slurm.net/external-node-partitions` names none; the default partition's name where this is empty."
+        ),
+    ] = []
+    reserved_cpus: Annotated[int, Help("CPUs of each node's allocatable that are kept from Slurm, for DaemonSets.")] = 0
+    reserved_memory_mib: Annotated[int, Help("The same for memory, in MiB.")] = 0
+
+
+class AdmissionSettings(_Section, frozen=True):
+    """The admission webhook, `slinky bridge admission`."""
+
+    port: Annotated[int, Help("Port of the webhook.")] = 9443
+    certificate_file: Annotated[
+        str, Help("Its certificate, read again when it changes; where it is empty, one is made and kept in a Secret.")
+    ] = ""
+    key_file: Annotated[str, Help("Key of the certificate.")] = ""
+    secret: Annotated[str, Help("Secret for the certificate that is made.")] = "slurm-bridge-admission"  # noqa: S105
+    service: Annotated[str, Help("Service by which the API server reaches the webhook.")] = "slurm-bridge-admission"
+    url: Annotated[
+        str, Help("Address by which the API server reaches the webhook where it runs outside the cluster, instead of the Service.")
+    ] = ""
+    configuration: Annotated[str, Help("Name of the webhook configurations.")] = "slurm-bridge"
+    fail_open: Annotated[
+        bool,
+        Help(
+            "While the webhook is down, let pods of managed namespaces through as they are (to the default scheduler) instead of refusing them."
+        ),
+    ] = False
+    bridge_users: Annotated[
+        list[str], Help("Users who may change the bridge's own keys on pods; the webhook's own where it is empty.")
+    ] = []
+
+
+class LeaderSettings(_Section, frozen=True):
+    """One bridge acts at a time; others wait."""
+
+    elect: Annotated[bool, Help("Elect a leader; without it, be sure that one process runs.")] = True
+    name: Annotated[str, Help("Name of the Lease.")] = "slurm-bridge"
+
+
+class StatusSettings(_Section, frozen=True):
+    """What is written on pods for people."""
+
+    seconds: Annotated[float, Help("A waiting pod's condition is written at most once in this many seconds, if its state is the same.")] = (
+        30.0
+    )
+    rate: Annotated[float, Help("Conditions written per second, all pods together.")] = 20.0
 
 
 class Settings(_Section, frozen=True):
@@ -71,6 +148,14 @@ class Settings(_Section, frozen=True):
     )
     windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
     slurm: Annotated[SlurmSettings, Help("How slurmrestd is reached.")] = SlurmSettings()
+    nodes: Annotated[NodeSettings, Help("Nodes that Slurm gets to know.")] = NodeSettings()
+    admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
+    leader: Annotated[LeaderSettings, Help("Leader election.")] = LeaderSettings()
+    status: Annotated[StatusSettings, Help("What is written on pods for people.")] = StatusSettings()
+    namespace: Annotated[
+        str, Help("Namespace of the bridge itself, for its Lease, Secret and Service; the pod's own where it is empty, else `slinky`.")
+    ] = ""
+    health_port: Annotated[int, Help("Port of /livez, /readyz and /metrics.")] = 8081
 
     def manages(self, namespace: str, labels: dict[str, str]) -> bool:
         """Does Slurm schedule the pods of this namespace?"""
