@@ -23,7 +23,8 @@ from slinky.sandbox.shape import Shape
 from slinky.sandbox.up import up
 from slinky.slurm import Job, JobDescription, Limits, SlurmClient, TokenFile
 from slinky.slurm.models.jobs import JobList
-from slinky.slurm.transport import Request, understood
+from slinky.slurm.requests import Request
+from slinky.slurm.transport import understood
 from slinky.slurm.watch import changes
 
 __all__ = ["measure", "measure_on"]

@@ -33,7 +33,7 @@ from slinky.slurm.models.nodes import Node
 from slinky.slurm.models.states import JobFlag, JobState, NodeFlag, NodeState
 from slinky.slurm.numbers import INFINITE, Infinite
 from slinky.slurm.pace import Pace
-from slinky.slurm.transport import Limits
+from slinky.slurm.requests import Attempt, Limits, Observer
 from slinky.slurm.watch import JobTransition, NodeTransition
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "Allocation",
     "AlreadyDoneError",
     "Association",
+    "Attempt",
     "AuthenticationError",
     "BadAnswerError",
     "CancelResult",
@@ -80,6 +81,7 @@ __all__ = [
     "NodeState",
     "NodeTransition",
     "NotFoundError",
+    "Observer",
     "Outcome",
     "OutcomeUnknownError",
     "Pace",

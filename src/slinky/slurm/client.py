@@ -24,8 +24,9 @@ from slinky.slurm.errors import UnsupportedError
 from slinky.slurm.lanes import Lane
 from slinky.slurm.markers import Markers
 from slinky.slurm.paths import escaped
+from slinky.slurm.requests import Limits, Observer, Request
 from slinky.slurm.settings import found_address, found_credentials
-from slinky.slurm.transport import Limits, Request, Transport
+from slinky.slurm.transport import Transport
 from slinky.slurm.versions import Version
 
 __all__ = ["SlurmClient"]
@@ -63,9 +64,10 @@ class SlurmClient(ClusterCalls):
         tls: TLS | None = None,
         limits: Limits | None = None,
         version: str = "",
+        observer: Observer | None = None,
     ) -> None:
         address = Address.parse(url or found_address(), tls)
-        transport = Transport(address, credentials or found_credentials(), limits or Limits())
+        transport = Transport(address, credentials or found_credentials(), limits or Limits(), observer)
         self._use(Connection(transport, Version.parse(version) if version else None), None)
 
     def _use(self, connection: Connection, markers: Markers | None) -> None:

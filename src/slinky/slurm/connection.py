@@ -15,7 +15,8 @@ from slinky.slurm.answers import Envelope
 from slinky.slurm.descriptions import encode
 from slinky.slurm.errors import UnsupportedError
 from slinky.slurm.lanes import Lane
-from slinky.slurm.transport import Decodes, Request, Transport
+from slinky.slurm.requests import Request
+from slinky.slurm.transport import Decodes, Transport
 from slinky.slurm.versions import Version, choose, offered, require
 
 __all__ = ["Connection", "Params", "Server", "pairs"]

@@ -14,7 +14,7 @@ from slinky.slurm.connection import Connection
 from slinky.slurm.errors import BadAnswerError
 from slinky.slurm.lanes import Lane
 from slinky.slurm.models.jobs import Job
-from slinky.slurm.transport import Request
+from slinky.slurm.requests import Request
 
 __all__ = ["Splitter", "stream", "stream_jobs"]
 

@@ -26,7 +26,7 @@ from slinky.slurm.models.jobs import Allocation, CancelResult, Job, JobStatus, S
 from slinky.slurm.models.nodes import Node
 from slinky.slurm.pace import Pace
 from slinky.slurm.portal import Portal
-from slinky.slurm.transport import Limits
+from slinky.slurm.requests import Limits, Observer
 from slinky.slurm.watch import JobTransition, NodeTransition
 
 __all__ = ["SlurmClient"]
@@ -300,8 +300,9 @@ class SlurmClient:
         tls: TLS | None = None,
         limits: Limits | None = None,
         version: str = "",
+        observer: Observer | None = None,
     ) -> None:
-        self._use(AsyncClient(url, credentials, tls=tls, limits=limits, version=version), Portal())
+        self._use(AsyncClient(url, credentials, tls=tls, limits=limits, version=version, observer=observer), Portal())
 
     def _use(self, inner: AsyncClient, portal: Portal) -> None:
         self._inner = inner

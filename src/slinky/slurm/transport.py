@@ -24,8 +24,9 @@ from slinky.slurm.circuit import Circuit
 from slinky.slurm.credentials import Credentials
 from slinky.slurm.errors import AuthenticationError, ConfigurationError, DeadlineError, OutcomeUnknownError, SlurmError, UnavailableError
 from slinky.slurm.lanes import Lane, Lanes
+from slinky.slurm.requests import Attempt, Limits, Observer, Request
 
-__all__ = ["Decodes", "Limits", "Request", "Transport"]
+__all__ = ["Decodes", "Transport"]
 
 log = logging.getLogger(__name__)
 
@@ -40,41 +41,12 @@ class Decodes(Protocol[E]):
     def decode(self, text: bytes, /) -> E: ...
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long, how often, how many. Seconds."""
-
-    deadline: float = 30.0  # one call, repetitions and waiting for a turn included
-    attempt: float = 12.0  # one try of something harmless; slurmrestd itself gives up on slurmctld after 10 s
-    connect: float = 5.0
-    attempts: int = 4
-    first_pause: float = 0.1
-    longest_pause: float = 3.0
-    connections: int = 16  # slurmrestd takes 124 in all, from everyone
-    circuit_threshold: int = 8
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """`changes`: it is meant to have an effect. `repeatable`: having it twice is the same as once."""
-
-    method: str
-    path: str
-    params: tuple[tuple[str, str], ...] = ()
-    body: bytes | None = None
-    changes: bool = False
-    repeatable: bool = False
-    lane: Lane = Lane.NORMAL
-    deadline: float | None = None
-
-    @property
-    def label(self) -> str:
-        return f"{self.method} {self.path}"
-
-
 class Transport:
     """A pool of connections to one slurmrestd. To be closed."""
 
-    def __init__(self, address: Address, credentials: Credentials, limits: Limits) -> None:
+    def __init__(self, address: Address, credentials: Credentials, limits: Limits, observer: Observer | None = None) -> None:
         self.address = address
+        self._observer = observer
         self.credentials = credentials
         self.limits = limits
         self.lanes = Lanes(limits.connections)
@@ -183,19 +155,22 @@ class Transport:
             circuit.check(request.label)
         harmless = not request.changes or request.repeatable
         limit = min(seconds, self.limits.attempt) if harmless else seconds
-        sent = False
+        sent, began = False, 0.0
         try:
             async with asyncio.timeout(limit):
                 await lanes.enter(request.lane)
                 try:
                     if circuit.is_open:
                         circuit.check(request.label)
-                    sent = True
+                    sent, began = True, asyncio.get_running_loop().time()
                     result = await self._exchange(request, decoder)
                 finally:
                     lanes.leave(request.lane)
         except TimeoutError:
             result = self._timed_out(request, sent, limit)
+        if self._observer and sent:
+            outcome = type(result.error).__name__ if isinstance(result, Fault) else "ok"
+            self._observer(Attempt(request.call, outcome, asyncio.get_running_loop().time() - began))
         return self._learnt(result, sent)
 
     async def _begin(self, request: Request, seconds: float) -> Begun | Fault:
