@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge.placement import PerTask, PlacementError, place
+from slinky.bridge.placement import PlacementError, assign, place, slots_of
+from slinky.bridge.task import PerTask
 from slinky.slurm import Allocation, Gres, NodeAllocation
 
 
@@ -19,15 +20,15 @@ def test_what_slurm_gave_is_never_overbooked_and_ranks_follow_its_order(rooms: l
     count = data.draw(st.integers(1, sum(rooms)))
     allocation = Allocation(7, [node(f"n{index}", room, gpus) for index, room in enumerate(rooms)])
     placed = place([f"u{i}" for i in range(count)], PerTask(memory=100, gres={"gpu": gpus}), allocation)
-    assert [p.rank for p in placed] == list(range(count))
+    assert [p.slot.rank for p in placed] == list(range(count))
     order = [int(p.node[1:]) for p in placed]
     assert order == sorted(order)
     assert placed[0].node == "n0"
     for index, room in enumerate(rooms):
         here = [p for p in placed if p.node == f"n{index}"]
         assert len(here) <= room
-        assert [p.local_rank for p in here] == list(range(len(here)))
-        given_out = [device for p in here for device in p.devices["gpu"]]
+        assert [p.slot.local_rank for p in here] == list(range(len(here)))
+        given_out = [device for p in here for device in p.slot.devices["gpu"]]
         assert len(given_out) == len(set(given_out)) == len(here) * gpus
         assert set(given_out) <= set(range(room * gpus))
     if count >= len(rooms):
@@ -54,10 +55,33 @@ def test_scattered_devices_keep_their_numbers() -> None:
         ],
     )
     placed = place(["a", "b"], PerTask(memory=100, gres={"gpu": 2}), allocation)
-    assert [p.devices["gpu"] for p in placed] == [(1, 3), (6, 7)]
+    assert [p.slot.devices["gpu"] for p in placed] == [(1, 3), (6, 7)]
 
 
 def test_whole_nodes_are_shared_out_evenly() -> None:
     allocation = Allocation(1, [NodeAllocation(node=f"n{i}", memory=262144) for i in range(2)])
     placed = place(list("abcd"), PerTask(memory=100), allocation)
     assert [p.node for p in placed] == ["n0", "n0", "n1", "n1"]
+
+
+def test_who_comes_in_anothers_stead_takes_the_free_slot_and_nobody_moves() -> None:
+    allocation = Allocation(1, [node("n0", 2), node("n1", 2)])
+    slots = slots_of(4, PerTask(memory=100, gres={"gpu": 1}), allocation)
+    placed = {p.uid: p.slot for p in assign(slots, {"a": 0, "c": 2}, ["new3", "new1"], {"new3": 3, "new1": 1})}
+    assert {uid: slot.rank for uid, slot in placed.items()} == {"a": 0, "c": 2, "new3": 3, "new1": 1}
+    assert placed["new3"].node == "n1"
+    assert placed["new1"].devices == {"gpu": (1,)}
+    crowded = assign(slots, {"a": 0, "b": 1, "c": 2}, ["d", "e"], {"d": 0})
+    assert {p.uid for p in crowded} == {"a", "b", "c", "d"}
+
+
+@given(st.integers(1, 8), st.data())
+def test_no_slot_is_given_twice(tasks: int, data: st.DataObject) -> None:
+    slots = slots_of(tasks, PerTask(), Allocation(1, [NodeAllocation(node="n", memory=1)]))
+    ranks = data.draw(st.lists(st.integers(0, tasks - 1), unique=True))
+    held = {f"h{rank}": rank for rank in ranks}
+    starting = [f"s{i}" for i in range(data.draw(st.integers(0, 10)))]
+    wished = {uid: data.draw(st.integers(0, 12)) for uid in starting if data.draw(st.booleans())}
+    placed = assign(slots, held, starting, wished)
+    assert len({p.slot.rank for p in placed}) == len(placed) == min(tasks, len(held) + len(starting))
+    assert all(placed[index].slot.rank == rank for index, rank in enumerate(held.values()))

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from slinky.bridge.placement import Placement
+from slinky.bridge.placement import Placement, Slot, assign
 from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, Snapshot, Submit, plan
 
 
@@ -21,6 +21,7 @@ class APod:
     finalizer: bool = True
     exit_code: int = 0
     node: str = ""
+    rank: int = -1
 
 
 @dataclass
@@ -28,7 +29,7 @@ class AJob:
     job_id: int
     uids: tuple[str, ...]
     state: str = "pending"
-    nodes: dict[str, str] = field(default_factory=dict)
+    slots: list[Slot] = field(default_factory=list)
     why: str = ""
 
 
@@ -42,6 +43,7 @@ class History(RuleBasedStateMachine):
         self.jobs: dict[int, AJob] = {}
         self.known = 0
         self.unknown = False
+        self.broken = False
         self.made = size
 
     # What the world does
@@ -51,7 +53,7 @@ class History(RuleBasedStateMachine):
     def slurm_starts_the_job(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from(self.live("pending")))
         job.state = "running"
-        job.nodes = {uid: f"n{index % 2}" for index, uid in enumerate(job.uids)}
+        job.slots = [Slot(node=f"n{index % 2}", rank=index, local_rank=index // 2) for index in range(len(job.uids))]
 
     @rule(data=st.data(), state=st.sampled_from(["ending", "over"]))
     @precondition(lambda self: self.live("pending", "running", "ending"))
@@ -85,6 +87,10 @@ class History(RuleBasedStateMachine):
         self.made += 1
         self.pods[uid] = APod(uid)
 
+    @rule(broken=st.booleans())
+    def members_are_missing_for_long(self, broken: bool) -> None:
+        self.broken = broken
+
     @rule()
     def the_bridge_restarts(self) -> None:
         """It knows what the labels say; a submit whose label was not written is unknown until it was looked for."""
@@ -116,8 +122,10 @@ class History(RuleBasedStateMachine):
                 assert not pod.deleting
                 assert pod.job_id == job.job_id, "only the job that the label names binds"
                 assert job.state == "running"
-                assert placement.node == job.nodes[placement.uid]
-                pod.state, pod.node = "bound", placement.node
+                assert placement.slot in job.slots
+                there = [p for p in self.pods.values() if p.state == "bound" and p.job_id == job.job_id and p.rank == placement.slot.rank]
+                assert not there, "a slot holds one pod"
+                pod.state, pod.node, pod.rank = "bound", placement.node, placement.slot.rank
             case Evict(uid, _):
                 pod = self.pods[uid]
                 owner = self.jobs.get(self.known)
@@ -165,24 +173,27 @@ class History(RuleBasedStateMachine):
         job = self.jobs.get(self.known)
         if job and job.state in ("over", "lost") and not any(pod.job_id == job.job_id for pod in self.pods.values()):
             self.known, job = 0, None
-        view = JobView(job_id=job.job_id, state=job.state, why=job.why) if job else None  # type: ignore[arg-type]
+        view = JobView(job_id=job.job_id, state=job.state, why=job.why, tasks=len(job.uids)) if job else None  # type: ignore[arg-type]
         pods = [
             PodView(uid=p.uid, state=p.state, deleting=p.deleting, job_id=p.job_id, finalizer=p.finalizer, exit_code=p.exit_code)  # type: ignore[arg-type]
             for p in self.pods.values()
         ]
-        places = [Placement(uid=uid, node=node, rank=0, local_rank=0) for uid, node in (job.nodes if job else {}).items()]
-        return Snapshot(pods=pods, size=self.size, job=view, placements=places, submit_unknown=self.unknown)
+        own = [p for p in self.pods.values() if job and p.job_id == job.job_id]
+        held = {p.uid: p.rank for p in own if p.state == "bound"}
+        places = assign(job.slots, held, [p.uid for p in own if p.state == "waiting" and not p.deleting]) if job else []
+        return Snapshot(pods=pods, size=self.size, job=view, placements=places, submit_unknown=self.unknown, broken=self.broken)
 
     @invariant()
     def a_running_pod_was_placed_by_its_own_job(self) -> None:
         for pod in getattr(self, "pods", {}).values():
             if pod.state == "bound":
-                assert self.jobs[pod.job_id].nodes[pod.uid] == pod.node
+                assert self.jobs[pod.job_id].slots[pod.rank].node == pod.node
 
     def teardown(self) -> None:
         """Nothing more happens but that evicted pods stop: all comes to rest, and then nothing is left over."""
         if not hasattr(self, "pods"):
             return
+        self.broken = False
         for _ in range(40):
             for pod in self.in_state("bound"):
                 if pod.deleting:
@@ -202,7 +213,7 @@ TestHistory = History.TestCase
 TestHistory.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 
 WAITING = PodView(uid="a", state="waiting")
-PLACE = Placement(uid="a", node="n1", rank=0, local_rank=0)
+PLACE = Placement(uid="a", slot=Slot(node="n1", rank=0, local_rank=0))
 
 
 def test_a_pods_plain_way() -> None:
@@ -222,10 +233,34 @@ def test_a_pods_plain_way() -> None:
 def test_a_gang_waits_for_all_and_binds_all_at_once() -> None:
     pods = [PodView(uid=uid, state="waiting", job_id=7) for uid in "ab"]
     assert plan(Snapshot(pods=[WAITING], size=2)) == []
-    half = Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="running"), placements=[PLACE])
+    half = Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="running", tasks=2), placements=[PLACE])
     assert plan(half) == []
-    other = Placement(uid="b", node="n2", rank=1, local_rank=0)
+    other = Placement(uid="b", slot=Slot(node="n2", rank=1, local_rank=0))
     assert plan(but(half, placements=[PLACE, other])) == [Bind(PLACE), Bind(other)]
+
+
+def test_a_pod_that_comes_too_late_is_not_waited_for() -> None:
+    """The job has room for two; the third is for a later one."""
+    pods = [PodView(uid="a", state="waiting", job_id=7), PodView(uid="b", state="bound", job_id=7), PodView(uid="c", state="waiting")]
+    job = JobView(job_id=7, state="running", tasks=2)
+    assert plan(Snapshot(pods=pods, size=2, job=job, placements=[PLACE])) == [Bind(PLACE)]
+
+
+def test_a_replacement_takes_the_room_of_one_that_is_gone() -> None:
+    pods = [
+        PodView(uid="a", state="over", job_id=7, finalizer=False),
+        PodView(uid="b", state="bound", job_id=7),
+        PodView(uid="c", state="waiting"),
+    ]
+    assert plan(Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="running", tasks=2))) == [Label("c", 7)]
+
+
+def test_an_incomplete_gang_does_not_begin_and_gives_its_job_back_in_the_end() -> None:
+    now = Snapshot(
+        pods=[PodView(uid="a", state="waiting", job_id=7)], size=2, job=JobView(job_id=7, state="running", tasks=2), placements=[PLACE]
+    )
+    assert plan(now) == []
+    assert plan(but(now, broken=True)) == [EndJob(7, None, "members of the gang are missing"), Label("a", 0)]
 
 
 def test_a_member_that_ended_first_is_let_go_while_the_others_run() -> None:

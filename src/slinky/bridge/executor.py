@@ -1,61 +1,82 @@
-"""Carrying out what was planned: the thin edge towards Kubernetes and Slurm. Each act says what it is about and may be repeated."""
+"""Carrying out what was planned: the thin edge towards Kubernetes and Slurm. Each act says what it is about and may be repeated; none is done by a process that does not lead."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-import msgspec
-
-from slinky.bridge.admission import TASK_ENVIRONMENT
-from slinky.bridge.keys import DEVICES, FINALIZER, JOB_ID, SLURM_NODE, TASK
+from slinky.bridge.keys import FINALIZER, JOB_ID
 from slinky.bridge.marker import marker_for
-from slinky.bridge.placement import Placement
+from slinky.bridge.submission import Submission, submission_of
 from slinky.bridge.translate import Site, translate
 from slinky.bridge.workload import Workload
 from slinky.kube import PODS, Client, ConflictError, NotFoundError, PatchKind, Pod
-from slinky.slurm import AlreadyDoneError, JobDescription, SlurmClient
+from slinky.slurm import AlreadyDoneError, JobCompletion, JobDescription, SlurmClient, UnsupportedError
 from slinky.slurm import NotFoundError as NoSuchJobError
 
-__all__ = ["Executor", "Submission"]
+__all__ = ["Executor", "NotLeadingError"]
 
 log = logging.getLogger(__name__)
 
+MOST_ATTEMPTS = 20
 
-class Submission(msgspec.Struct, frozen=True):
-    """A job that was submitted, and what it was described as."""
 
-    job_id: int
-    description: JobDescription
+class NotLeadingError(Exception):
+    """Another process leads now: this one must not act."""
 
 
 class Executor:
-    def __init__(self, kube: Client, slurm: SlurmClient, site: Site) -> None:
+    """`completion` where libslurm is at hand; `may_act` tells whether this process leads, and is asked before each act."""
+
+    def __init__(
+        self,
+        kube: Client,
+        slurm: SlurmClient,
+        site: Site,
+        *,
+        completion: JobCompletion | None = None,
+        may_act: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._kube = kube
         self._slurm = slurm
-        self._site = site
+        self.site = site
+        self._completion = completion
+        self._may_act = may_act
 
     def describe(self, workload: Workload) -> JobDescription:
-        return translate(workload, self._site)
+        return translate(workload, self.site)
 
     async def submit(self, workload: Workload) -> Submission:
-        """Once: where an answer was lost, or this process is not the first, the job that carries the marker is found instead."""
-        description = self.describe(workload)
-        marker = marker_for(self._site.cluster, str(workload.key), workload.uids)
-        answer = await self._slurm.jobs.submit_external(description, marker=marker, marker_in="admin_comment", once=True)
-        log.info("%s is Slurm job %d (%s)", workload.key, answer.job_id, description.name)
-        return Submission(answer.job_id, description)
+        """Once: where an answer was lost, or this process is not the first, the job that carries the marker is found instead. One that is over already is followed by another."""
+        for attempt in range(MOST_ATTEMPTS):
+            description = translate(workload, self.site, attempt)
+            marker = marker_for(self.site.cluster, str(workload.key), workload.uids, attempt)
+            self._check()
+            answer = await self._slurm.jobs.submit_external(description, marker=marker, marker_in="admin_comment", once=True)
+            if answer.found and await self._is_over(answer.job_id):
+                continue
+            log.info("%s is Slurm job %d (%s)", workload.key, answer.job_id, description.name)
+            return submission_of(answer.job_id, description)
+        raise UnsupportedError(f"{workload.key} had {MOST_ATTEMPTS} jobs that Slurm still remembers, all over; it is tried again later")
 
     async def label(self, pod: Pod, job_id: int) -> None:
         """With the pod's UID in the patch, the API server refuses it for another pod of that name."""
+        self._check()
         change = {"metadata": {"uid": pod.metadata.uid, "labels": {JOB_ID: str(job_id) if job_id else None}}}
-        await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace)
-
-    async def bind(self, pod: Pod, placement: Placement, annotations: Mapping[str, str]) -> None:
         try:
-            await self._kube.bind(pod.metadata.name, pod.metadata.namespace, placement.node, uid=pod.metadata.uid, annotations=annotations)
+            await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace)
+        except (NotFoundError, ConflictError):
+            log.debug("pod %s is gone, or is another one now", pod.key)
+
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+        self._check()
+        try:
+            await self._kube.bind(pod.metadata.name, pod.metadata.namespace, node, uid=pod.metadata.uid, annotations=annotations)
         except ConflictError as error:
             log.info("pod %s is bound already, or is another one now: %s", pod.key, error)
+        except NotFoundError:
+            log.debug("pod %s is gone", pod.key)
 
     async def evict(self, pod: Pod, why: str) -> None:
+        self._check()
         log.info("pod %s is evicted: %s", pod.key, why)
         try:
             await self._kube.evict(pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
@@ -74,42 +95,40 @@ class Executor:
             {"op": "test", "path": path, "value": FINALIZER},
             {"op": "remove", "path": path},
         ]
+        self._check()
         try:
             await self._kube.patch(PODS, pod.metadata.name, patch, pod.metadata.namespace, kind=PatchKind.JSON)
         except NotFoundError:
             log.debug("pod %s is gone already", pod.key)
 
-    async def end_job(self, job_id: int, why: str) -> None:
-        try:
-            await self._slurm.jobs.update(job_id, JobDescription(comment=why[:1000]))
-        except (NoSuchJobError, AlreadyDoneError):
+    async def end_job(self, job_id: int, exit_code: int | None, why: str, *, running: bool) -> None:
+        """With its exit code where it ran and libslurm is at hand; else as cancelled, with the outcome in its comment."""
+        self._check()
+        if exit_code is not None and running and self._completion and await self._completed(self._completion, job_id, exit_code):
             return
         try:
+            if exit_code is not None:
+                await self._slurm.jobs.update(job_id, JobDescription(comment=f"{why}, exit code {exit_code}"[:1000]))
             await self._slurm.jobs.cancel(job_id)
         except (NoSuchJobError, AlreadyDoneError):
             log.debug("job %d is over already", job_id)
 
+    async def _completed(self, completion: JobCompletion, job_id: int, exit_code: int) -> bool:
+        try:
+            await completion.complete(job_id, exit_code)
+        except (NoSuchJobError, AlreadyDoneError):
+            log.debug("job %d is over already", job_id)
+        except UnsupportedError as error:
+            log.info("job %d is cancelled instead of completed: %s", job_id, error)
+            return False
+        return True
 
-def task_annotations(description: JobDescription, placement: Placement, nodes: list[str], total: int) -> dict[str, str]:
-    """What the pod's environment is made of, by the downward API; and what people and tools look for."""
-    values = {
-        "procid": placement.rank,
-        "localid": placement.local_rank,
-        "nodeid": nodes.index(placement.node),
-        "ntasks": total,
-        "nnodes": len(nodes),
-        "nodelist": ",".join(nodes),
-        "nodename": placement.node,
-        "cpus-per-task": description.cpus_per_task or 1,
-        "job-name": description.name or "",
-        "partition": description.partition or "",
-        "account": description.account or "",
-        "qos": description.qos or "",
-        "gpus": ",".join(str(index) for index in placement.devices.get("gpu", ())),
-    }
-    assert set(TASK_ENVIRONMENT.values()) <= set(values)
-    found = {TASK + key: str(value) for key, value in values.items()}
-    found[SLURM_NODE] = placement.node
-    if placement.devices:
-        found[DEVICES] = msgspec.json.encode(placement.devices).decode()
-    return found
+    async def _is_over(self, job_id: int) -> bool:
+        try:
+            return (await self._slurm.jobs.get(job_id)).is_finished
+        except NoSuchJobError:
+            return True
+
+    def _check(self) -> None:
+        if not self._may_act():
+            raise NotLeadingError("this process does not lead (any more)")

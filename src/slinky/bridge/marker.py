@@ -35,16 +35,22 @@ class _Comment(msgspec.Struct):
     pods: list[str] = []
 
 
-def marker_for(cluster: str, workload: str, uids: Iterable[str]) -> str:
-    """One word that no other workload of any cluster has."""
+def marker_for(cluster: str, workload: str, uids: Iterable[str], attempt: int = 0) -> str:
+    """One word that no other workload of any cluster has. `attempt` tells the jobs of one set of pods apart, where an earlier one is over and Slurm still remembers it."""
     hashed = hashlib.sha256("\n".join([cluster, workload, *sorted(uids)]).encode()).hexdigest()
-    return f"slinky-{hashed[:32]}"
+    return f"slinky-{hashed[:32]}" + (f"-{attempt}" if attempt else "")
 
 
-def comment_for(cluster: str, workload: str, pods: Iterable[tuple[str, str]], uids: Iterable[str]) -> str:
+def comment_for(cluster: str, workload: str, pods: Iterable[tuple[str, str]], uids: Iterable[str], attempt: int = 0) -> str:
     """`pods` as (namespace, name), in rank order. The marker comes first, so that it is found however much is cut."""
     uids = tuple(uids)
-    said = {"slinky": VERSION, "marker": marker_for(cluster, workload, uids), "cluster": cluster, "workload": workload, "count": len(uids)}
+    said = {
+        "slinky": VERSION,
+        "marker": marker_for(cluster, workload, uids, attempt),
+        "cluster": cluster,
+        "workload": workload,
+        "count": len(uids),
+    }
     room = MOST_BYTES - len(json.dumps(said)) - 16
     names = []
     for namespace, name in pods:

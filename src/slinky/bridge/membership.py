@@ -4,7 +4,7 @@ Comes in: the caches of pods and Jobs. Goes out: for a workload its pods, for a 
 as if it were worked out anew from the caches; a pod of a Job that is not known yet is part of no workload until it is.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from slinky.bridge.workload import WorkloadKey, key_of
 from slinky.kube import Cache, Change, Job, Key, Pod
@@ -27,7 +27,7 @@ class Membership:
         found = (self._pods.by_key(name) for name in self._pods_of.get(key, ()))
         return [pod for pod in found if pod is not None]
 
-    def keys(self) -> Iterable[WorkloadKey]:
+    def keys(self) -> list[WorkloadKey]:
         return list(self._pods_of)
 
     def job_of(self, pod: Pod) -> Job | None:

@@ -1,54 +1,82 @@
 """Which pod goes to which node, with which devices.
 
-Comes in: the pods of a workload in rank order, what each needs, and the allocation that Slurm gave the job, node by node in Slurm's order. Goes out: one `Placement` a pod. Pure.
-What must stay true: no node gets more pods than its share of the allocation holds; every device is given to one pod at most; rank 0 is on the first node and neighbours in rank are
-neighbours in place; every node of the allocation is used where there are pods enough.
+Comes in: what each task of a job needs, the allocation that Slurm gave the job, node by node in Slurm's order, and the pods, some of which may run there already. Goes out: the job's slots, one a task,
+and one `Placement` a pod. Pure. What must stay true: no node gets more pods than its share of the allocation holds; every device is given to one pod at most; rank 0 is on the first node and neighbours in
+rank are neighbours in place; every node of the allocation is used where there are pods enough; a pod keeps its slot, and one that comes in another's stead takes the slot that is free.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from slinky.bridge.task import PerTask
 from slinky.slurm import Allocation, NodeAllocation
 
-__all__ = ["PerTask", "Placement", "PlacementError", "place"]
+__all__ = ["Placement", "PlacementError", "Slot", "assign", "place", "slots_of"]
 
 
-class PerTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What each pod of the workload was translated to. `memory` is what Slurm counts for it, in MiB; 0 where it was asked for by node."""
+class Slot(msgspec.Struct, frozen=True, kw_only=True):
+    """A task's place in the job: its number in the job, its number on its node, and Slurm's indices of its devices by GRES name."""
 
-    memory: int = 0
-    gres: dict[str, int] = {}
-
-
-class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """`rank` is the task's number in the job, `local_rank` on its node; `devices` are Slurm's indices by GRES name."""
-
-    uid: str
     node: str
     rank: int
     local_rank: int
     devices: dict[str, tuple[int, ...]] = {}
 
 
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod in its slot."""
+
+    uid: str
+    slot: Slot
+
+    @property
+    def node(self) -> str:
+        return self.slot.node
+
+
 class PlacementError(Exception):
     """The allocation does not hold the workload: something changed between them."""
 
 
-def place(uids: Sequence[str], task: PerTask, allocation: Allocation) -> list[Placement]:
-    """Raises PlacementError where the allocation has too little room."""
-    room = [_room(node, task, len(uids)) for node in allocation.nodes]
-    if sum(room) < len(uids):
-        raise PlacementError(f"job {allocation.job_id} has room for {sum(room)} of {len(uids)} pods on {len(room)} nodes")
-    placed: list[Placement] = []
+def slots_of(tasks: int, task: PerTask, allocation: Allocation) -> list[Slot]:
+    """One a task, in rank order. Raises PlacementError where the allocation has too little room."""
+    room = [_room(node, task, tasks) for node in allocation.nodes]
+    if sum(room) < tasks:
+        raise PlacementError(f"job {allocation.job_id} has room for {sum(room)} of {tasks} pods on {len(room)} nodes")
+    found: list[Slot] = []
     for position, node in enumerate(allocation.nodes):
-        count = _share(len(uids) - len(placed), room[position:])
+        count = _share(tasks - len(found), room[position:])
         devices = {name: _indices(node, name) for name in task.gres}
         for local in range(count):
             own = {name: devices[name][local * each : (local + 1) * each] for name, each in task.gres.items()}
-            rank = len(placed)
-            placed.append(Placement(uid=uids[rank], node=node.node, rank=rank, local_rank=local, devices=own))
+            found.append(Slot(node=node.node, rank=len(found), local_rank=local, devices=own))
+    return found
+
+
+def assign(
+    slots: Sequence[Slot], held: Mapping[str, int], starting: Sequence[str], wished: Mapping[str, int] | None = None
+) -> list[Placement]:
+    """Pods that start into the slots that are free: each into the one it wishes for (its index) where that is free, else in order. Those for whom there is none are left out.
+
+    `held` is the rank of each pod that has a slot already, by UID.
+    """
+    free = {slot.rank: slot for slot in slots if slot.rank not in set(held.values())}
+    placed = [Placement(uid=uid, slot=slots[rank]) for uid, rank in held.items() if 0 <= rank < len(slots)]
+    later: list[str] = []
+    for uid in starting:
+        wish = (wished or {}).get(uid)
+        if wish is not None and wish in free:
+            placed.append(Placement(uid=uid, slot=free.pop(wish)))
+        else:
+            later.append(uid)
+    placed += [Placement(uid=uid, slot=slot) for uid, slot in zip(later, free.values(), strict=False)]
     return placed
+
+
+def place(uids: Sequence[str], task: PerTask, allocation: Allocation) -> list[Placement]:
+    """All pods of a job that starts. Raises PlacementError."""
+    return assign(slots_of(len(uids), task, allocation), {}, uids)
 
 
 def _room(node: NodeAllocation, task: PerTask, most: int) -> int:

@@ -21,7 +21,7 @@ __all__ = ["Action", "Bind", "EndJob", "Evict", "JobView", "Label", "PodView", "
 
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True):
-    """`waiting`: not bound. `bound`: on a node, and its containers may run. `over`: its containers are gone. `exit_code` where it is over."""
+    """`waiting`: not bound. `bound`: on a node, and its containers may run. `over`: its containers are gone. `exit_code` where it is over, `rank` where it is bound (-1: not known)."""
 
     uid: str
     state: Literal["waiting", "bound", "over"]
@@ -29,18 +29,25 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     job_id: int = 0
     finalizer: bool = True
     exit_code: int = 0
+    rank: int = -1
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """`ending`: it was told to end, and its resources will be taken. `over`: it has ended; `lost`: Slurm does not know it and it was settled that it will not come back."""
+    """`ending`: it was told to end, and its resources will be taken. `over`: it has ended; `lost`: Slurm does not know it and it was settled that it will not come back.
+
+    `tasks` is how many pods it has room for.
+    """
 
     job_id: int
     state: Literal["pending", "running", "ending", "over", "lost"]
     why: str = ""
+    tasks: int = 1
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """`submit_unknown`: a submit was sent whose outcome is not known; `parked`: Slurm said that no node could ever hold it; `gated`: it may not be submitted now."""
+    """`pods` in rank order. `submit_unknown`: a submit was sent whose outcome is not known; `parked`: no node could ever hold it; `gated`: it may not be submitted now; `broken`: members of a gang that
+    had not begun have been missing for too long: the job is given back until the gang is complete again.
+    """
 
     pods: Sequence[PodView]
     size: int
@@ -49,6 +56,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     submit_unknown: bool = False
     parked: bool = False
     gated: bool = False
+    broken: bool = False
 
 
 class Submit(msgspec.Struct, frozen=True):
@@ -96,16 +104,15 @@ def plan(now: Snapshot) -> list[Action]:
     if job is None:
         return [*_releases(now, job_over=True), *_submission(now)]
     if job.state == "lost":
-        return [*_releases(now, job_over=True), *_after_a_lost_job(now, job)]
+        return [*_releases(now, job_over=True), *_back_to_the_start(now, job)]
     if job.state in ("ending", "over"):
-        evictions = [
-            Evict(pod.uid, job.why) for pod in now.pods if pod.job_id in (0, job.job_id) and pod.state != "over" and not pod.deleting
-        ]
+        evictions = [Evict(pod.uid, job.why) for pod in now.pods if pod.job_id == job.job_id and pod.state != "over" and not pod.deleting]
         return [*_releases(now, job_over=job.state == "over"), *evictions]
     if not _left(now):
         return [*_releases(now, job_over=False), _end(now, job)]
-    labels: list[Action] = [Label(pod.uid, job.job_id) for pod in now.pods if _may_start(pod) and pod.job_id != job.job_id]
-    if labels:
+    if now.broken and not any(pod.state == "bound" for pod in now.pods):
+        return [EndJob(job.job_id, None, "members of the gang are missing"), *_back_to_the_start(now, job)]
+    if labels := _labels(now, job):
         return [*_releases(now, job_over=False), *labels]
     return [*_releases(now, job_over=False), *_bindings(now, job)]
 
@@ -119,6 +126,13 @@ def _left(now: Snapshot) -> list[PodView]:
     return [pod for pod in now.pods if _may_start(pod) or pod.state == "bound"]
 
 
+def _labels(now: Snapshot, job: JobView) -> list[Action]:
+    """Pods that wait get the job's label, as many as it has room for: those that it was submitted for, and those that come in the stead of one that is gone."""
+    taken = sum(pod.job_id == job.job_id for pod in _left(now))
+    waiting = [pod for pod in now.pods if _may_start(pod) and pod.job_id != job.job_id]
+    return [Label(pod.uid, job.job_id) for pod in waiting[: max(job.tasks - taken, 0)]]
+
+
 def _submission(now: Snapshot) -> list[Action]:
     waiting = tuple(pod.uid for pod in now.pods if _may_start(pod))
     if not waiting and now.submit_unknown:
@@ -128,18 +142,20 @@ def _submission(now: Snapshot) -> list[Action]:
     return [Submit(waiting)]
 
 
-def _after_a_lost_job(now: Snapshot, job: JobView) -> list[Action]:
-    """Slurm forgot the job. What waits goes back to the start; what runs is left running: Slurm has no claim to enforce."""
+def _back_to_the_start(now: Snapshot, job: JobView) -> list[Action]:
+    """Slurm forgot the job, or it was given back. What waits goes back to the start; what runs is left running: Slurm has no claim to enforce."""
     return [Label(pod.uid, 0) for pod in now.pods if _may_start(pod) and pod.job_id == job.job_id]
 
 
 def _bindings(now: Snapshot, job: JobView) -> list[Action]:
-    """All of a workload's pods at once, or none: when each that may start has its place."""
+    """All pods that the job's label names at once, or none: when each has its place, and the gang is complete."""
     if job.state != "running":
         return []
+    own = [pod for pod in now.pods if pod.job_id == job.job_id]
+    starting = [pod for pod in own if _may_start(pod)]
     places = {placement.uid: placement for placement in now.placements}
-    starting = [pod for pod in now.pods if _may_start(pod)]
-    if any(pod.uid not in places for pod in starting):
+    incomplete = len(own) < min(now.size, job.tasks) and all(pod.state == "waiting" for pod in own)
+    if incomplete or any(pod.uid not in places for pod in starting):
         return []
     return [Bind(places[pod.uid]) for pod in starting]
 

@@ -40,7 +40,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     gres: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(GPU_RESOURCES))
 
 
-def translate(workload: Workload, site: Site) -> JobDescription:
+def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescription:
     said = workload.settings
     needs = _largest(needs_of(pod) for pod in workload.pods)
     cpus = said.cpus_per_task or max(whole(needs.cpu), 0) or site.default_cpus
@@ -63,7 +63,7 @@ def translate(workload: Workload, site: Site) -> JobDescription:
         mcs_label=site.mcs_label or None,
         kill_on_node_fail=False,
         current_working_directory="/tmp",  # noqa: S108
-        admin_comment=_comment(workload, site),
+        admin_comment=_comment(workload, site, attempt),
     )
     job = _with_memory(job, workload, mebibytes(needs.memory) or site.default_memory_mib)
     job = _with_gres(job, workload, needs, site)
@@ -120,6 +120,6 @@ def _largest(all_needs: Iterable[Needs]) -> Needs:
     return Needs(most)
 
 
-def _comment(workload: Workload, site: Site) -> str:
+def _comment(workload: Workload, site: Site, attempt: int) -> str:
     names = ((pod.metadata.namespace, pod.metadata.name) for pod in workload.pods)
-    return comment_for(site.cluster, str(workload.key), names, workload.uids)
+    return comment_for(site.cluster, str(workload.key), names, workload.uids, attempt)

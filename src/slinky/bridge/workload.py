@@ -6,7 +6,7 @@ namespaces are two; pods that are over are no longer part of what is to be sched
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -33,6 +33,13 @@ class WorkloadKey(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> "WorkloadKey | None":
+        """What `str` wrote; None for anything else."""
+        kind, _, rest = text.partition(" ")
+        namespace, _, name = rest.partition("/")
+        return cls(kind, namespace, name) if kind in get_args(Kind) and namespace and name else None  # type: ignore[arg-type]
 
 
 class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +76,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def uids(self) -> tuple[str, ...]:
         return tuple(pod.metadata.uid for pod in self.pods)
+
+    @property
+    def wished_ranks(self) -> dict[str, int]:
+        """By UID, where pods have an index of their own: a pod that comes in another's stead has that one's."""
+        return {pod.metadata.uid: index for pod in self.pods if (index := _index(pod)) is not None} if self.is_gang else {}
 
 
 def key_of(pod: Pod, jobs: Mapping[tuple[str, str], Job]) -> WorkloadKey:
@@ -132,12 +144,19 @@ def _remaining(job: Job) -> int:
 
 def rank_of(pod: Pod) -> tuple[int, str, str]:
     """Where a pod stands among its workload's: by its index where it has one, else by its name, numbers in it by their value."""
+    index = _index(pod)
+    if index is None:
+        digits = pod.metadata.name.rpartition("-")[2]
+        index = int(digits) if digits.isdigit() and len(digits) < 10 else 0
+    return (index, pod.metadata.name, pod.metadata.uid)
+
+
+def _index(pod: Pod) -> int | None:
     for key in (COMPLETION_INDEX, POD_INDEX):
         text = pod.metadata.annotations.get(key) or pod.metadata.labels.get(key) or ""
         if text.isdigit():
-            return (int(text), pod.metadata.name, pod.metadata.uid)
-    digits = pod.metadata.name.rpartition("-")[2]
-    return (int(digits) if digits.isdigit() and len(digits) < 10 else 0, pod.metadata.name, pod.metadata.uid)
+            return int(text)
+    return None
 
 
 def _minutes(seconds: int | None) -> int | None:

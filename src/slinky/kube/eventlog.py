@@ -79,6 +79,8 @@ class EventLog:
         self._series.move_to_end(noted)
         series.queued = True
         self._due[noted] = None
+        if noted.type == "Warning":
+            self._due.move_to_end(noted, last=False)  # before the news that all is well
         return True
 
     def take(self, now: float) -> Write | None:

@@ -30,7 +30,7 @@ from slinky.slurm.models.accounting import Account, AccountedJob, Association, C
 from slinky.slurm.models.cluster import Configuration, Diagnostics, License, Partition, Ping, Reservation, Share
 from slinky.slurm.models.jobs import Allocation, CancelResult, ExitCode, Gres, Job, JobStatus, NodeAllocation, Submitted, Update
 from slinky.slurm.models.nodes import Node
-from slinky.slurm.models.states import JobFlag, JobState, NodeFlag, NodeState
+from slinky.slurm.models.states import JobFlag, JobState, JobStates, NodeFlag, NodeState
 from slinky.slurm.numbers import INFINITE, Infinite
 from slinky.slurm.pace import Pace
 from slinky.slurm.requests import Attempt, Limits, Observer
@@ -66,6 +66,7 @@ __all__ = [
     "JobDescription",
     "JobFlag",
     "JobState",
+    "JobStates",
     "JobStatus",
     "JobTransition",
     "Lane",

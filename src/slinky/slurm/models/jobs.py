@@ -226,6 +226,7 @@ class Submitted(Envelope, kw_only=True, rename={"message": "job_submit_user_msg"
     SCHEMA: ClassVar = "openapi_job_submit_response"
     job_id: int
     message: str = ""
+    found: bool = False
 
     @property
     def notes(self) -> list[str]:

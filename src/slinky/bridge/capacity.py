@@ -1,0 +1,81 @@
+"""Could this job ever run? Slurm does not say: where nodes may be added at any time it lets a job wait for a node that does not exist. So we judge by the nodes that there are.
+
+Comes in: a job's description and Slurm's nodes. Goes out: an empty text where the nodes of its partitions could hold it if they were all free, else what is missing, in words. Pure. What must stay true: what could run
+is never kept back: where something cannot be judged (constraints, reservations, limits), it counts as fitting.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from slinky.bridge.task import PerTask, per_task
+from slinky.slurm import JobDescription, Node
+
+__all__ = ["NodeRoom", "room_of", "shortfall"]
+
+_GRES = re.compile(r"(?P<name>[\w.-]+)(?::(?P<type>[\w.-]+?))?:(?P<count>\d+)(?:\(.*\))?")
+
+
+class NodeRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node has in all, whoever uses it now. `gres` by name, and by name:type."""
+
+    partitions: frozenset[str]
+    cpus: int
+    memory: int
+    gres: Mapping[str, int]
+
+
+def room_of(node: Node) -> NodeRoom:
+    gres: dict[str, int] = {}
+    for word in re.split(r",(?![^(]*\))", node.gres or ""):
+        if found := _GRES.fullmatch(word):
+            count = int(found["count"])
+            gres[found["name"]] = gres.get(found["name"], 0) + count
+            if found["type"]:
+                typed = f"{found['name']}:{found['type']}"
+                gres[typed] = gres.get(typed, 0) + count
+    return NodeRoom(partitions=frozenset(node.partitions), cpus=node.effective_cpus or node.cpus, memory=node.real_memory, gres=gres)
+
+
+def shortfall(job: JobDescription, nodes: Iterable[NodeRoom]) -> str:
+    """Empty where it could run."""
+    wanted = set((job.partition or "").split(","))
+    rooms = [room for room in nodes if room.partitions & wanted]
+    if not rooms:
+        return f"partition {job.partition} has no nodes"
+    task = per_task(job)
+    counts = sorted((_tasks_on(room, task) for room in rooms), reverse=True)
+    if not counts[0]:
+        return f"no node of partition {job.partition} has {_in_words(task)} for one pod; the largest has {_largest(rooms, task)}"
+    tasks = job.tasks or 1
+    most = job.maximum_nodes if isinstance(job.maximum_nodes, int) and job.maximum_nodes else len(counts)
+    if sum(counts[:most]) < tasks:
+        where = f"its {len(rooms)} nodes" if most >= len(counts) else f"any {most} of its {len(rooms)} nodes"
+        return f"partition {job.partition} could hold {sum(counts[:most])} of {tasks} pods with {_in_words(task)} each on {where}"
+    return ""
+
+
+def _tasks_on(room: NodeRoom, task: PerTask) -> int:
+    most = room.cpus // max(task.cpus, 1)
+    memory = task.memory or task.node_memory
+    if memory and room.memory:
+        most = min(most, room.memory // memory if task.memory else (most if room.memory >= memory else 0))
+    for name, count in task.typed_gres.items():
+        most = min(most, room.gres.get(name, 0) // count)
+    for name, count in task.node_gres.items():
+        most = most if room.gres.get(name, 0) >= count else 0
+    return most
+
+
+def _in_words(task: PerTask) -> str:
+    memory = task.memory or task.node_memory
+    parts = [f"{task.cpus} CPUs", *([f"{memory} MiB"] if memory else [])]
+    parts += [f"{count} {name}" for name, count in {**task.typed_gres, **task.node_gres}.items()]
+    return ", ".join(parts)
+
+
+def _largest(rooms: list[NodeRoom], task: PerTask) -> str:
+    parts = [f"{max(room.cpus for room in rooms)} CPUs", f"{max(room.memory for room in rooms)} MiB"]
+    parts += [f"{max(room.gres.get(name, 0) for room in rooms)} {name}" for name in {**task.typed_gres, **task.node_gres}]
+    return ", ".join(parts)

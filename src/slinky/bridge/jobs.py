@@ -1,0 +1,92 @@
+"""A workload's job, as it is known to be: from the poller where that is enough, from its own record where an act rests on it.
+
+Comes in: what is remembered of a workload, its pods' labels, the poller's states. Goes out: a `JobView` for the plan. What must stay true: a job is taken for a workload's own only if it carries our marker and names that workload
+(job ids are used again after Slurm lost its state); it counts as over only when its own record says so, in Slurm or in accounting; as lost only when an answering Slurm has not known it for a while.
+"""
+
+import asyncio
+import logging
+
+from slinky.bridge.marker import read_comment
+from slinky.bridge.memory import Known
+from slinky.bridge.plan import JobView
+from slinky.bridge.poller import JobPoller
+from slinky.bridge.submission import submission_of
+from slinky.bridge.views import job_view
+from slinky.bridge.workload import WorkloadKey
+from slinky.slurm import Job, JobStates, NotFoundError, SlurmClient, SlurmError, UnsupportedError
+
+__all__ = ["Jobs"]
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 10.0  # how long a job must be unknown to an answering Slurm before it counts as lost
+
+
+class Jobs:
+    def __init__(self, slurm: SlurmClient, poller: JobPoller, cluster: str) -> None:
+        self._slurm = slurm
+        self._poller = poller
+        self._cluster = cluster
+
+    async def view(self, key: WorkloadKey, known: Known) -> JobView | None:
+        """None where it has none. Costs a question where the job is new to this process, after an outage, and when it is over."""
+        if not known.job_id:
+            return None
+        if known.lost:
+            return JobView(job_id=known.job_id, state="lost", why=f"Slurm does not know job {known.job_id}")
+        if known.over:
+            return JobView(job_id=known.job_id, state="over", why=known.why)
+        status = self._poller.states.get(known.job_id)
+        if status is not None and known.submission and known.verified == self._poller.epoch and not status.is_finished:
+            return job_view(status, known.job_id, known.submission.tasks)
+        return await self._asked(key, known)
+
+    async def _asked(self, key: WorkloadKey, known: Known) -> JobView:
+        epoch = self._poller.epoch
+        try:
+            job = await self._slurm.jobs.get(known.job_id)
+        except NotFoundError:
+            return await self._missing(key, known)
+        if not self.is_own(job, key):
+            log.warning("%s: job %d is not (any more) the one that was submitted for it", key, known.job_id)
+            return self._lost(known)
+        known.missing_since = 0.0
+        known.verified = epoch
+        known.submission = known.submission or submission_of(known.job_id, job)
+        return self._seen(job, known)
+
+    def is_own(self, job: Job, key: WorkloadKey) -> bool:
+        marking = read_comment(job.admin_comment, self._cluster)
+        return job.is_external and marking is not None and marking.workload == str(key)
+
+    async def _missing(self, key: WorkloadKey, known: Known) -> JobView:
+        """Slurm does not know it: accounting may. Believed only after a while, as slurmctld may be coming up, or the job may be on its way."""
+        now = asyncio.get_running_loop().time()
+        known.missing_since = known.missing_since or now
+        settled = now - known.missing_since > SETTLE_SECONDS
+        try:
+            past = await self._slurm.accounting.job(known.job_id)
+        except (NotFoundError, UnsupportedError):
+            past = None
+        except SlurmError as error:
+            log.info("%s: accounting cannot be asked about job %d: %s", key, known.job_id, error)
+            past, settled = None, False
+        tasks = known.submission.tasks if known.submission else 1
+        if past is not None and past.is_finished:
+            marking = read_comment(past.comment.administrator, self._cluster)
+            if marking is not None and marking.workload == str(key):
+                return self._seen(past, known)
+        if settled:
+            return self._lost(known)
+        return JobView(job_id=known.job_id, state="pending", tasks=tasks)
+
+    def _seen(self, job: JobStates, known: Known) -> JobView:
+        view = job_view(job, known.job_id, known.submission.tasks if known.submission else 1)
+        known.over, known.why = view.state == "over", view.why
+        return view
+
+    def _lost(self, known: Known) -> JobView:
+        known.lost = True
+        self._poller.forget([known.job_id])
+        return JobView(job_id=known.job_id, state="lost", why=f"Slurm does not know job {known.job_id}")

@@ -1,0 +1,153 @@
+"""A leader's time: everything that acts, from the moment this process leads until it no longer does.
+
+Comes in: warm caches, the clients, the settings. Goes out: pods bound, jobs submitted and ended, nodes registered. What must stay true: before the first act, what an earlier leader left is taken over; when leadership is lost
+everything stops, and what was in memory is forgotten.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from slinky.bridge.adoption import Found, found_in, inheritance
+from slinky.bridge.executor import Executor
+from slinky.bridge.ledger import Ledger
+from slinky.bridge.membership import Membership
+from slinky.bridge.memory import Known
+from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.poller import JobPoller
+from slinky.bridge.reconciler import Groups, Reconciler
+from slinky.bridge.slurm_nodes import SlurmNodes
+from slinky.bridge.standing import UNSCHEDULABLE, Standing
+from slinky.bridge.telling import Teller
+from slinky.bridge.views import job_id_of
+from slinky.bridge.windows import Window
+from slinky.bridge.workload import WorkloadKey
+from slinky.kube import Backoff, Pod, WorkQueue
+from slinky.slurm import NotFoundError, SlurmClient, SlurmError
+
+__all__ = ["Leadership"]
+
+log = logging.getLogger(__name__)
+
+WORKERS = 64
+SUBMITTERS = 16
+STRAY_SECONDS = 15.0  # between a leader's start and the end of jobs that no pod belongs to: the pods' watch may be a little behind
+
+
+class Leadership:
+    def __init__(
+        self,
+        executor: Executor,
+        slurm: SlurmClient,
+        membership: Membership,
+        groups: Groups,
+        ledger: Ledger,
+        slurm_nodes: SlurmNodes,
+        window: Window,
+        teller: Teller,
+        metrics: BridgeMetrics,
+        poller: Callable[[Callable[[int], None]], JobPoller],
+    ) -> None:
+        self._executor = executor
+        self._slurm = slurm
+        self._membership = membership
+        self._teller = teller
+        self._window = window
+        self._slurm_nodes = slurm_nodes
+        self._strays: WorkQueue[int] = WorkQueue(group=lambda _: 0)
+        self._key_of_stray: dict[int, WorkloadKey] = {}
+        self.adopted = False
+        self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
+        self.reconciler = Reconciler(executor, slurm, membership, groups, ledger, slurm_nodes, window, self.poller, teller, metrics)
+        teller.standings = self._standing
+        slurm_nodes.on_room = self.reconciler.slurm_nodes_changed
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._slurm_nodes.run(), name="Slurm's nodes")
+            await self._adopt()
+            tasks.create_task(self.poller.run(), name="jobs")
+            tasks.create_task(self._teller.run(), name="status")
+            tasks.create_task(self._strays.serve(self._end_stray, workers=4), name="jobs without pods")
+            tasks.create_task(self.reconciler.submits.serve(self.reconciler.submit, workers=SUBMITTERS), name="submits")
+            tasks.create_task(self.reconciler.queue.serve(self.reconciler.reconcile, workers=WORKERS), name="workloads")
+
+    async def _adopt(self) -> None:
+        """Until Slurm could be asked."""
+        backoff, failures = Backoff(first=0.5, most=15.0), 0
+        while True:
+            try:
+                found = [job async for each in self._slurm.jobs.stream() if (job := found_in(each, self._executor.site.cluster))]
+                break
+            except SlurmError as error:
+                failures += 1
+                wait = backoff.seconds(failures)
+                log.warning("Slurm's jobs cannot be read (%s); pods run on, again in %.1f s", error, wait)
+                await asyncio.sleep(wait)
+        self._take_over(found)
+        self.adopted = True
+
+    def _take_over(self, found: Sequence[Found]) -> None:
+        by_key: dict[WorkloadKey, list[Found]] = {}
+        for job in found:
+            by_key.setdefault(job.key, []).append(job)
+        strays = 0
+        for key, jobs in by_key.items():
+            pods = self._membership.pods(key)
+            inherited = inheritance(self._executor.site.cluster, key, pods, jobs)
+            if inherited.own and pods:
+                known = self.reconciler.known.setdefault(key, Known())
+                known.take(inherited.own.submission, self.poller.epoch)
+                self.reconciler.own_job(known.job_id, key)
+            for job_id in inherited.strays if pods else [job.submission.job_id for job in jobs if not job.is_over]:
+                strays += 1
+                self._key_of_stray[job_id] = key
+                self._strays.add_after(job_id, STRAY_SECONDS)
+        keys = self._membership.keys()
+        log.info("leading: %d workloads, %d jobs of theirs in Slurm, %d jobs without pods", len(keys), len(found) - strays, strays)
+        for key in keys:
+            self.reconciler.queue.add(key)
+
+    async def _end_stray(self, job_id: int) -> None:
+        """A job of ours that no pod belongs to: ended, if that is still so and it is still ours."""
+        key = self._key_of_stray[job_id]
+        known = self.reconciler.known.get(key)
+        labelled = any(job_id_of(pod) == job_id for pod in self._membership.pods(key))
+        if not labelled and (known is None or known.job_id != job_id):
+            try:
+                job = await self._slurm.jobs.get(job_id)
+            except NotFoundError:
+                return
+            found = found_in(job, self._executor.site.cluster)
+            if found and found.key == key and not found.is_over:
+                log.info("job %d (%s) has no pods: it is ended", job_id, key)
+                await self._executor.end_job(job_id, None, "no pod belongs to it", running=False)
+        del self._key_of_stray[job_id]
+
+    def _standing(self, key: WorkloadKey) -> tuple[list[Pod], Standing | int | None]:
+        known = self.reconciler.known.get(key)
+        pods = [pod for pod in self._membership.pods(key) if not pod.is_over and pod.metadata.deletion_timestamp is None]
+        if known is None or not pods:
+            return [], None
+        return pods, self._words(key, known, pods)
+
+    def _words(self, key: WorkloadKey, known: Known, pods: list[Pod]) -> Standing | int | None:
+        if known.obstacle:
+            return Standing(reason="NodeNotFree", message=f"Slurm job {known.job_id} has started; {known.obstacle}")
+        if known.started_at and known.job_id:
+            return Standing(reason="Running", message=f"Slurm job {known.job_id} runs", holds=True)
+        if known.job_id:
+            return known.job_id
+        if known.parked:
+            return Standing(reason="Parked", message=known.parked, scheduled=UNSCHEDULABLE if known.too_large else "Refused")
+        if self._window.is_waiting(key):
+            return Standing(
+                reason="Window",
+                message="waits for its turn to be queued in Slurm: enough pods of the namespace, or of all, wait there already",
+            )
+        if any(pod.spec.scheduling_gates for pod in pods):
+            return None
+        if key.kind != "Pod":
+            return Standing(reason="Gathering", message=f"{len(pods)} pods of {key} are there; it is queued in Slurm when all are")
+        return None

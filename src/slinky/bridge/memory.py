@@ -1,0 +1,79 @@
+"""What the leading process remembers of a workload beyond its pods and its job: shortcuts only. Its loss (a restart) costs a few questions and changes nothing else."""
+
+import msgspec
+
+from slinky.bridge.placement import Slot
+from slinky.bridge.plan import PodView
+from slinky.bridge.submission import Submission
+
+__all__ = ["Known", "Written"]
+
+
+class Written(msgspec.Struct, gc=False):
+    """What we wrote on pods and the watch has not shown yet, by UID: so that nothing is written twice. What the watch shows takes over."""
+
+    labels: dict[str, int] = {}
+    ranks: dict[str, int] = {}  # of pods that were bound
+    released: set[str] = set()
+
+    def over(self, pod: PodView) -> PodView:
+        """The pod as it is, given what we did."""
+        uid = pod.uid
+        if uid in self.labels:
+            if self.labels[uid] == pod.job_id:
+                del self.labels[uid]
+            else:
+                pod = msgspec.structs.replace(pod, job_id=self.labels[uid])
+        if uid in self.ranks and pod.state == "waiting":
+            pod = msgspec.structs.replace(pod, state="bound", rank=self.ranks[uid])
+        else:
+            self.ranks.pop(uid, None)
+        if uid in self.released:
+            if pod.finalizer:
+                pod = msgspec.structs.replace(pod, finalizer=False)
+            else:
+                self.released.discard(uid)
+        return pod
+
+    def keep_only(self, uids: set[str]) -> None:
+        for uid in (self.labels.keys() | self.ranks.keys() | self.released) - uids:
+            self.labels.pop(uid, None)
+            self.ranks.pop(uid, None)
+            self.released.discard(uid)
+
+
+class Known(msgspec.Struct, gc=False):
+    """`verified` is the poller's epoch in which the job was last known to be this workload's own; `over` that it was seen to be over, by its own record. Times are the loop's."""
+
+    job_id: int = 0
+    submission: Submission | None = None
+    slots: list[Slot] = []
+    verified: int = -1
+    over: bool = False
+    why: str = ""  # it is over
+    lost: bool = False
+    parked_until: float = 0.0
+    parked: str = ""  # why
+    too_large: bool = False  # parked because no node could hold it, not for what Slurm said
+    missing_since: float = 0.0
+    incomplete_since: float = 0.0
+    obstacle: str = ""
+    submitting: bool = False
+    submitted_at: float = 0.0
+    started_at: float = 0.0
+    ending_since: float = 0.0
+    phase: str = ""
+    pods: int = 0
+    written: Written = msgspec.field(default_factory=Written)
+
+    def take(self, submission: Submission, epoch: int) -> None:
+        """This is its job from now on."""
+        self.job_id, self.submission, self.verified = submission.job_id, submission, epoch
+        self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
+        self.parked, self.parked_until, self.started_at, self.obstacle = "", 0.0, 0.0, ""
+
+    def drop_job(self) -> None:
+        self.job_id, self.submission, self.slots = 0, None, []
+        self.over = self.lost = False
+        self.missing_since = self.incomplete_since = self.started_at = 0.0
+        self.obstacle = ""

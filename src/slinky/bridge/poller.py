@@ -1,0 +1,126 @@
+"""One poller for all jobs: what state each of ours is in, by one small request a tick.
+
+Comes in: the ids of the jobs that are ours and not over. Goes out: their states, and a call for each that changed. No other code asks Slurm for lists. What must stay true: a tick costs Slurm no more than a
+small share of its time, however many jobs there are: the pause is at least several times what the last answer took; while one of ours waits it is short, so that a start is seen at once; what was submitted or
+ended by us is looked for at once; an outage is waited out, and afterwards `epoch` is another, as job ids may mean other jobs then.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from slinky.slurm import JobStatus, SlurmClient, SlurmError
+
+__all__ = ["JobPoller", "PollTimes", "next_pause"]
+
+log = logging.getLogger(__name__)
+
+
+class PollTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds. `waiting` is the longest pause while a job of ours waits or a change is due; `share` bounds what polling may take of Slurm's time."""
+
+    fastest: float = 0.05
+    waiting: float = 0.1
+    slowest: float = 1.0
+    share: float = 0.2
+    longest_outage_pause: float = 5.0
+
+
+def next_pause(times: PollTimes, last: float, took: float, *, changed: bool, waiting: bool) -> float:
+    """Fast after a change, slower while nothing happens; never more than a share of Slurm's time."""
+    pause = times.fastest if changed else min(last * 1.5, times.waiting if waiting else times.slowest)
+    return max(pause, times.fastest, took * (1 / times.share - 1))
+
+
+class JobPoller:
+    """`states` is what is known; `told(job_id)` is called for each job whose state is new, or that Slurm no longer names."""
+
+    def __init__(self, slurm: SlurmClient, told: Callable[[int], None], times: PollTimes | None = None) -> None:
+        self._slurm = slurm
+        self._told = told
+        self._times = times or PollTimes()
+        self._open: set[int] = set()
+        self._wake = asyncio.Event()
+        self.states: dict[int, JobStatus] = {}
+        self.epoch = 0
+        self.outage = ""
+
+    def follow(self, job_id: int) -> None:
+        """Look at this job from now on, and soon."""
+        if job_id not in self._open:
+            self._open.add(job_id)
+            self._wake.set()
+
+    def forget(self, job_ids: Iterable[int]) -> None:
+        for job_id in job_ids:
+            self._open.discard(job_id)
+            self.states.pop(job_id, None)
+
+    def look_soon(self) -> None:
+        """Something was done that may let a job start or end."""
+        self._wake.set()
+
+    @property
+    def following(self) -> int:
+        return len(self._open)
+
+    async def run(self) -> None:
+        """For ever."""
+        pause = self._times.fastest
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                changed = await self._look()
+            except SlurmError as error:
+                await self._outage(error, pause)
+                pause = min(pause * 2, self._times.longest_outage_pause)
+                continue
+            waiting = any(status.is_pending for status in self.states.values())
+            pause = next_pause(self._times, pause, loop.time() - began, changed=changed, waiting=waiting)
+            await self._sleep(pause)
+
+    async def _look(self) -> bool:
+        asked = set(self._open)
+        if not asked:
+            return False
+        found = {status.job_id: status for status in await self._slurm.jobs.states(asked)}
+        if self.outage:
+            log.info("Slurm answers again")
+            self.outage = ""
+            self.epoch += 1
+        changed = False
+        for job_id in asked & self._open:
+            before, now = self.states.get(job_id), found.get(job_id)
+            if now is None:
+                gone = self.states.pop(job_id, None) is not None
+            else:
+                self.states[job_id] = now
+                gone = False
+            if gone or (now is not None and (before is None or before.states != now.states)):
+                changed = True
+                self._told(job_id)
+        return changed
+
+    async def _outage(self, error: SlurmError, pause: float) -> None:
+        if not self.outage:
+            log.warning("the jobs' states cannot be read (%s); pods run on, and it is tried again", error)
+        self.outage = str(error)
+        await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311
+
+    async def _sleep(self, pause: float) -> None:
+        """At least the shortest pause, so that a burst of submits is one look; the whole of it only where nothing wakes us."""
+        shortest = min(pause, self._times.fastest)
+        await asyncio.sleep(shortest)
+        if self._wake.is_set() or pause <= shortest:
+            self._wake.clear()
+            return
+        try:
+            async with asyncio.timeout(pause - shortest):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()

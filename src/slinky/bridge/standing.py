@@ -1,0 +1,86 @@
+"""Where a workload stands, in words for its owner: the pod condition `slinky.slurm.net/Slurm`, and `PodScheduled` as other tools read it. Pure.
+
+What must stay true: `PodScheduled` has reason `Unschedulable` only where Slurm waits for resources or no node could hold the pod, so that autoscalers buy no nodes for a wait for priority.
+"""
+
+import datetime as dt
+import re
+from typing import Any
+
+import msgspec
+
+from slinky.bridge.keys import CONDITION
+from slinky.kube import Pod
+from slinky.slurm import Job
+
+__all__ = ["Standing", "conditions_for", "standing_of"]
+
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+UNSCHEDULABLE = "Unschedulable"
+
+# What Slurm's words mean to someone who does not know them.
+MEANINGS = {
+    "Priority": "others go first",
+    "Resources": "not enough is free yet",
+    "BeginTime": "its begin time has not come",
+    "Dependency": "it waits for another job",
+    "JobHeldAdmin": "an administrator holds it",
+    "JobHeldUser": "it is held",
+    "Licenses": "licenses are in use",
+    "Reservation": "its reservation has not begun",
+    "ReqNodeNotAvail": "nodes it needs are down, drained or reserved",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition is inactive",
+    "PartitionNodeLimit": "it asks for more nodes than the partition allows",
+    "PartitionTimeLimit": "its time limit is above the partition's",
+    "AssocGrpCpuLimit": "the account's limit on CPUs is reached",
+    "AssocGrpGRES": "the account's limit on GPUs is reached",
+    "BadConstraints": "no node has the features it asks for",
+}
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """`holds`: its job has started, and it is or is being bound. `scheduled` is the reason for `PodScheduled=False`."""
+
+    reason: str
+    message: str
+    holds: bool = False
+    scheduled: str = "WaitingForSlurm"
+
+
+def standing_of(job: Job, now: dt.datetime) -> Standing:
+    """Of a job that has not started."""
+    reason = job.state_reason if job.state_reason and job.state_reason != "None" else "Pending"
+    meaning = MEANINGS.get(reason)
+    if meaning is None and reason.startswith(("QOS", "Assoc", "Max")):
+        meaning = "a limit is reached"
+    parts = [f"Slurm job {job.job_id} waits in partition {job.partition}: {reason}{f' ({meaning})' if meaning else ''}"]
+    if job.state_description and job.state_description != reason:
+        parts.append(job.state_description)
+    start = job.start_time
+    if isinstance(start, int) and start > now.timestamp():
+        parts.append(f"expected start {dt.datetime.fromtimestamp(start, dt.UTC):%Y-%m-%d %H:%M} UTC")
+    resources = reason == "Resources"
+    word = reason if _REASON.fullmatch(reason) else "Pending"
+    return Standing(reason=word, message=", ".join(parts), scheduled=UNSCHEDULABLE if resources else "WaitingForSlurm")
+
+
+def conditions_for(pod: Pod, standing: Standing, now: dt.datetime) -> list[dict[str, Any]]:
+    """Those to be written; none where the pod says so already, or where it started before anything had to be said."""
+    status = "True" if standing.holds else "False"
+    before = pod.condition(CONDITION)
+    if before is None and standing.holds:
+        return []
+    found = []
+    if before is None or (before.status, before.reason, before.message) != (status, standing.reason, standing.message):
+        found.append(_condition(CONDITION, status, standing.reason, standing.message, before.status if before else "", now))
+    if not standing.holds and not pod.spec.node_name:
+        then = pod.condition("PodScheduled")
+        if then is None or (then.reason, then.message) != (standing.scheduled, standing.message):
+            found.append(_condition("PodScheduled", "False", standing.scheduled, standing.message, then.status if then else "", now))
+    return found
+
+
+def _condition(kind: str, status: str, reason: str, message: str, before: str, now: dt.datetime) -> dict[str, Any]:
+    written = {"type": kind, "status": status, "reason": reason, "message": message[:1024]}
+    return written if status == before else written | {"lastTransitionTime": f"{now:%Y-%m-%dT%H:%M:%SZ}"}

@@ -1,0 +1,107 @@
+"""Telling users: conditions on pods that wait, and Events for what happens to them.
+
+Comes in: each look of the reconciler at a workload, and what it did. Goes out: writes of status, few: a pod that is bound within the first seconds gets none; one that waits is looked at every half minute, and
+written only when there is something new; all together at a limited rate. What must stay true: nothing of the way of a pod ever waits for this.
+"""
+
+import asyncio
+import datetime as dt
+import logging
+from collections.abc import Callable, Sequence
+
+from slinky.bridge.plan import Snapshot
+from slinky.bridge.settings import StatusSettings
+from slinky.bridge.standing import Standing, conditions_for, standing_of
+from slinky.bridge.submission import Submission
+from slinky.bridge.workload import WorkloadKey
+from slinky.kube import PODS, Client, ConflictError, EventRecorder, NotFoundError, PatchKind, Pod, WorkQueue, reference
+from slinky.slurm import NotFoundError as NoSuchJobError
+from slinky.slurm import SlurmClient
+
+__all__ = ["Teller"]
+
+log = logging.getLogger(__name__)
+
+FIRST_LOOK = 2.0
+
+Standings = Callable[[WorkloadKey], tuple[list[Pod], Standing | int | None]]
+
+
+class Teller:
+    """`standings(key)` gives a workload's pods and how it stands; a number is the job to ask Slurm about, None that there is nothing to say."""
+
+    def __init__(
+        self, kube: Client, slurm: SlurmClient, events: EventRecorder, settings: StatusSettings, may_act: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._kube = kube
+        self._slurm = slurm
+        self._events = events
+        self._settings = settings
+        self._may_act = may_act
+        self._waiting: set[WorkloadKey] = set()
+        self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace)
+        self.standings: Standings = lambda _: ([], None)
+
+    def look(self, key: WorkloadKey, now: Snapshot) -> None:
+        """After each look of the reconciler."""
+        waits = any(pod.state == "waiting" and not pod.deleting for pod in now.pods)
+        if waits and key not in self._waiting:
+            self._waiting.add(key)
+            self.queue.add_after(key, FIRST_LOOK)
+        elif not waits and key in self._waiting:
+            self._waiting.discard(key)
+            self.queue.add(key)
+
+    def forget(self, key: WorkloadKey) -> None:
+        self._waiting.discard(key)
+
+    async def run(self) -> None:
+        """For ever."""
+        await self.queue.serve(self._tell, workers=1)
+
+    async def _tell(self, key: WorkloadKey) -> None:
+        pods, said = self.standings(key)
+        if isinstance(said, int):
+            try:
+                said = standing_of(await self._slurm.jobs.get(said), dt.datetime.now(dt.UTC))
+            except NoSuchJobError:
+                said = None
+        if isinstance(said, Standing):
+            for pod in pods:
+                await self._write(pod, said)
+        if key in self._waiting:
+            self.queue.add_after(key, self._settings.seconds)
+        await asyncio.sleep(1 / self._settings.rate)
+
+    async def _write(self, pod: Pod, standing: Standing) -> None:
+        conditions = conditions_for(pod, standing, dt.datetime.now(dt.UTC))
+        if not conditions or not self._may_act():
+            return
+        change = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": conditions}}
+        try:
+            await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace, kind=PatchKind.STRATEGIC, subresource="status")
+        except (NotFoundError, ConflictError):
+            return
+        await asyncio.sleep(1 / self._settings.rate)
+
+    # Events
+
+    def submitted(self, pods: Sequence[Pod], job: Submission) -> None:
+        self._event(pods, "Queued", f"Slurm job {job.job_id} in partition {job.partition}")
+
+    def bound(self, placed: Sequence[tuple[Pod, str]], job: Submission) -> None:
+        for pod, node in placed:
+            self._event([pod], "Scheduled", f"Slurm gave job {job.job_id} node {node}")
+
+    def parked(self, pods: Sequence[Pod], why: str) -> None:
+        self._event(pods, "Parked", why, warning=True)
+
+    def held(self, pods: Sequence[Pod], why: str) -> None:
+        self._event(pods, "NodeNotFree", f"not bound yet: {why}", warning=True)
+
+    def evicted(self, pod: Pod, why: str) -> None:
+        self._event([pod], "Evicted", why, warning=True)
+
+    def _event(self, pods: Sequence[Pod], reason: str, note: str, *, warning: bool = False) -> None:
+        for pod in pods:
+            self._events.record(reference(pod, "v1", "Pod"), reason, note, warning=warning)

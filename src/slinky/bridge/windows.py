@@ -1,0 +1,73 @@
+"""How many of our jobs may wait in Slurm at once, so that one Job of 100,000 pods cannot fill Slurm's job table or slow its scheduler down.
+
+Comes in: workloads that are to be submitted, and those whose job no longer waits. Goes out: who may go now, and who moves up. Pure. What must stay true: neither limit is passed; whoever waits here moves up
+when there is room, the namespaces in turn and within one in the order they came; a namespace at its limit keeps nobody else back.
+"""
+
+from collections import OrderedDict
+
+from slinky.bridge.workload import WorkloadKey
+
+__all__ = ["Window"]
+
+
+class Window:
+    def __init__(self, namespace: int, total: int) -> None:
+        self._namespace, self._total = namespace, total
+        self._inside: dict[str, set[WorkloadKey]] = {}
+        self._waiting: OrderedDict[str, OrderedDict[WorkloadKey, None]] = OrderedDict()
+        self.inside = 0
+
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def enter(self, key: WorkloadKey) -> bool:
+        """May it be submitted now? If not, it is remembered, and told by `leave` when it may try again."""
+        here = self._inside.get(key.namespace, set())
+        if key in here:
+            return True
+        queue = self._waiting.get(key.namespace)
+        if not self._has_room(key.namespace) or (queue and next(iter(queue)) != key):
+            self._waiting.setdefault(key.namespace, OrderedDict())[key] = None
+            return False
+        self._stop_waiting(key)
+        self._inside.setdefault(key.namespace, set()).add(key)
+        self.inside += 1
+        return True
+
+    def leave(self, key: WorkloadKey) -> list[WorkloadKey]:
+        """Its job started, ended, or will not be. Returns who may try now."""
+        self._stop_waiting(key)
+        here = self._inside.get(key.namespace)
+        if here and key in here:
+            here.discard(key)
+            self.inside -= 1
+            if not here:
+                del self._inside[key.namespace]
+        return self.next()
+
+    def next(self) -> list[WorkloadKey]:
+        """Who may try now: the first of each namespace that has room. To be asked again after each `enter` that succeeded."""
+        free = self._total - self.inside
+        found: list[WorkloadKey] = []
+        for namespace in list(self._waiting):
+            if len(found) >= free:
+                break
+            if self._has_room(namespace):
+                found.append(next(iter(self._waiting[namespace])))
+                self._waiting.move_to_end(namespace)
+        return found
+
+    def is_waiting(self, key: WorkloadKey) -> bool:
+        return key in self._waiting.get(key.namespace, ())
+
+    def _has_room(self, namespace: str) -> bool:
+        return self.inside < self._total and len(self._inside.get(namespace, ())) < self._namespace
+
+    def _stop_waiting(self, key: WorkloadKey) -> None:
+        queue = self._waiting.get(key.namespace)
+        if queue and key in queue:
+            del queue[key]
+            if not queue:
+                del self._waiting[key.namespace]
