@@ -1,25 +1,53 @@
-"""Which pods make up which workload, kept as pods and Jobs come and go.
+"""Which pods make up which workload, kept as pods, Jobs and groups come and go.
 
-Comes in: the caches of pods and Jobs. Goes out: for a workload its pods, for a pod its workload, and the keys that a change touches. What must stay true: the answer is the same
-as if it were worked out anew from the caches; a pod of a Job that is not known yet is part of no workload until it is.
+Comes in: the caches of pods and Jobs, and the groups that are known. Goes out: for a workload its pods, for a pod its workload, and the keys that a change touches. What must stay true: a pod
+belongs to one workload for its whole life, from the moment that its Job and its group are known.
+
+- Its Job is not known yet: it is part of no workload until it is.
+- Its group is not known yet: it waits in the group's workload, which cannot be submitted. When the group comes, a gang keeps it there; in a group that is no gang it becomes a workload of its own.
+- It has a Slurm job already when it is first seen (the bridge started anew), and its Job or group is gone: nobody can say any more whether it was part of a gang, but the pods of one
+  Slurm job are one workload, so it goes with those.
+
+This needs Jobs and groups to be there before the pods that name them: whoever starts the caches waits for Jobs and groups before it follows pods.
 """
 
 from collections.abc import Callable
 
-from slinky.bridge.workload import WorkloadKey, key_of
+import msgspec
+
+from slinky.bridge.views import job_id_of
+from slinky.bridge.workload import PodGroup, WorkloadKey, group_of, key_of, key_of_job
 from slinky.kube import Cache, Change, Job, Key, Pod
 
 __all__ = ["Membership"]
 
 
+class _Member(msgspec.Struct, frozen=True):
+    """`settled`: for its whole life. Otherwise it waits there for its group."""
+
+    uid: str
+    workload: WorkloadKey
+    settled: bool
+
+
 class Membership:
-    def __init__(self, pods: Cache[Pod], jobs: Cache[Job], touched: Callable[[WorkloadKey], None]) -> None:
+    """`groups` tells what is known of the group that a pod names; `group_changed` is to be called when that changes."""
+
+    def __init__(
+        self,
+        pods: Cache[Pod],
+        jobs: Cache[Job],
+        touched: Callable[[WorkloadKey], None],
+        groups: Callable[[WorkloadKey], PodGroup | None] = lambda _: None,
+    ) -> None:
         self._pods = pods
         self._jobs = jobs
         self._touched = touched
-        self._of_pod: dict[Key, tuple[str, WorkloadKey]] = {}
+        self._groups = groups
+        self._of_pod: dict[Key, _Member] = {}
         self._pods_of: dict[WorkloadKey, set[Key]] = {}
         pods.add_index("job", lambda pod: [owner.uid] if (owner := pod.metadata.controller) and owner.kind == "Job" else [])
+        pods.add_index("group", lambda pod: [str(group)] if (group := group_of(pod)) else [])
         pods.subscribe(self._pod_changed)
         jobs.subscribe(self._job_changed)
 
@@ -30,12 +58,22 @@ class Membership:
     def keys(self) -> list[WorkloadKey]:
         return list(self._pods_of)
 
+    def key_of(self, pod: Pod) -> WorkloadKey | None:
+        """The workload that it is part of now; None for one that is not there, or waits for its Job."""
+        found = self._of_pod.get(pod.key)
+        return found.workload if found is not None and found.uid == pod.metadata.uid else None
+
     def job_of(self, pod: Pod) -> Job | None:
         owner = pod.metadata.controller
         if owner is None or owner.kind != "Job":
             return None
         job = self._jobs.by_key(Key(pod.metadata.namespace, owner.name))
         return job if job is not None and job.metadata.uid == owner.uid else None
+
+    def group_changed(self, group: WorkloadKey) -> None:
+        """A group came, went or changed: `group` as `group_of` gives it, so that all replicas of a group are meant."""
+        for pod in self._pods.by_index("group", str(group)):
+            self._keep(pod)
 
     def _pod_changed(self, change: Change[Pod]) -> None:
         if change.new is None:
@@ -50,26 +88,43 @@ class Membership:
                 self._keep(pod)
 
     def _keep(self, pod: Pod) -> None:
-        owner = pod.metadata.controller
-        job = self.job_of(pod)
-        if owner is not None and owner.kind == "Job" and job is None and pod.key not in self._of_pod:
-            return
         before = self._of_pod.get(pod.key)
-        if before is not None and before[0] == pod.metadata.uid:
-            key = before[1]  # a pod belongs to one workload for its whole life
-        else:
+        if before is not None and before.uid != pod.metadata.uid:
             self._drop(pod.key)
-            key = key_of(pod, {(job.metadata.namespace, job.metadata.name): job} if job else {})
-            self._of_pod[pod.key] = (pod.metadata.uid, key)
-            self._pods_of.setdefault(key, set()).add(pod.key)
-        self._touched(key)
+            before = None
+        if before is not None and before.settled:
+            self._touched(before.workload)
+            return
+        now = self._place(pod, before)
+        if now is None:
+            return
+        if before is not None and before.workload != now.workload:
+            self._drop(pod.key)
+        self._of_pod[pod.key] = now
+        self._pods_of.setdefault(now.workload, set()).add(pod.key)
+        self._touched(now.workload)
+
+    def _place(self, pod: Pod, before: _Member | None) -> _Member | None:
+        """Where it belongs by what is known now; `before` is where it waits. Who has a Slurm job does not move any more."""
+        uid, owner, job, named = pod.metadata.uid, pod.metadata.controller, self.job_of(pod), group_of(pod)
+        group = self._groups(named) if named else None
+        orphan = owner is not None and owner.kind == "Job" and job is None
+        if job_id := job_id_of(pod):
+            if before is not None:
+                return _Member(uid, before.workload, True)
+            if group is None if named else orphan:
+                return _Member(uid, key_of_job(pod, job_id), True)
+        if orphan and before is None and pod.metadata.deletion_timestamp is None:
+            return None
+        key = key_of(pod, {(job.metadata.namespace, job.metadata.name): job} if job else {}, group)
+        return _Member(uid, key, named is None or group is not None)
 
     def _drop(self, name: Key) -> None:
         found = self._of_pod.pop(name, None)
         if found is None:
             return
-        members = self._pods_of[found[1]]
+        members = self._pods_of[found.workload]
         members.discard(name)
         if not members:
-            del self._pods_of[found[1]]
-        self._touched(found[1])
+            del self._pods_of[found.workload]
+        self._touched(found.workload)

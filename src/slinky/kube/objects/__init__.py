@@ -54,6 +54,7 @@ from slinky.kube.objects.pod import (
     ResourceNeeds,
     SchedulingGroup,
     Volume,
+    WorkloadReference,
 )
 
 __all__ = [
@@ -100,4 +101,5 @@ __all__ = [
     "Toleration",
     "TopologySpreadConstraint",
     "Volume",
+    "WorkloadReference",
 ]

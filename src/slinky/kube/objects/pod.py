@@ -27,6 +27,7 @@ __all__ = [
     "Volume",
     "VolumeClaim",
     "Waiting",
+    "WorkloadReference",
 ]
 
 
@@ -65,6 +66,14 @@ class SchedulingGroup(Record, frozen=True):
     pod_group_name: str = ""
 
 
+class WorkloadReference(Record, frozen=True):
+    """The same in Kubernetes 1.35: a group within a Workload, and which of that group's replicas."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
 class PodResourceClaim(Record, frozen=True):
     name: str = ""
     resource_claim_name: str = ""
@@ -95,6 +104,7 @@ class PodSpec(Record, frozen=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     overhead: Mapping[str, str] = NOTHING
