@@ -91,6 +91,12 @@ class AdmissionSettings(_Section, frozen=True):
         str, Help("Its certificate, read again when it changes; where it is empty, one is made and kept in a Secret.")
     ] = ""
     key_file: Annotated[str, Help("Key of the certificate.")] = ""
+    ca_file: Annotated[
+        str,
+        Help(
+            "Authority of that certificate, to be put into the webhook configurations; where it is empty, something else does that (cert-manager's injector)."
+        ),
+    ] = ""
     secret: Annotated[str, Help("Secret for the certificate that is made.")] = "slurm-bridge-admission"  # noqa: S105
     service: Annotated[str, Help("Service by which the API server reaches the webhook.")] = "slurm-bridge-admission"
     url: Annotated[
