@@ -203,6 +203,11 @@ def _checked(settings: Settings, path: Path) -> Settings:
             raise SettingsError(f"{path}: {name} is {number}; it must be 1 or more, as none means all to Slurm")
     if settings.windows.namespace < 1 or settings.windows.total < 1:
         raise SettingsError(f"{path}: windows.namespace and windows.total must be 1 or more, or nothing would ever be submitted")
+    ours = settings.admission
+    if bool(ours.certificate_file) != bool(ours.key_file):
+        raise SettingsError(f"{path}: admission.certificateFile and admission.keyFile go together; give both, or none to have one made")
+    if ours.url and not ours.url.startswith("https://"):
+        raise SettingsError(f"{path}: admission.url is {ours.url!r}; the API server calls https only: https://HOST:PORT")
     return settings
 
 
