@@ -129,6 +129,21 @@ def test_only_the_bridge_changes_its_own_keys() -> None:
     assert admit_change(pod(labels={JOB_ID: "7"}), pod(), OURS, by_bridge=False) == LEFT_ALONE
 
 
+def test_what_the_binding_wrote_is_the_bridges_too() -> None:
+    old = pod({"schedulerName": NAME}, annotations={"task.slinky.slurm.net/procid": "0", "note": "x"})
+    for annotations in ({"task.slinky.slurm.net/procid": "1"}, {}, {"task.slinky.slurm.net/procid": "0", "task.slinky.slurm.net/new": "1"}):
+        new = pod({"schedulerName": NAME}, annotations=annotations)
+        assert "annotation task.slinky.slurm.net/" in admit_change(old, new, OURS, by_bridge=False).refusal
+    assert (
+        admit_change(old, pod({"schedulerName": NAME}, annotations={"task.slinky.slurm.net/procid": "0"}), OURS, by_bridge=False)
+        == LEFT_ALONE
+    )
+
+
+def test_the_bridge_may_create_pods_with_its_own_keys() -> None:
+    assert admit_pod(pod(labels={JOB_ID: "7"}), OURS, managed=True, by_bridge=True).patches
+
+
 def test_resize_is_refused() -> None:
     ours = pod({"schedulerName": NAME})
     assert "pods/resize: Slurm has set aside" in admit_change(ours, ours, OURS, by_bridge=False, resize=True).refusal

@@ -48,6 +48,8 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
         ("defaultCpus: 0", "defaultCpus is 0; it must be 1 or more"),
         ("schedulerName: default-scheduler", "choose a name of the bridge's own"),
         ("partition: ''", "partition is empty"),
+        ("admission: {certificateFile: x}", "admission.certificateFile and admission.keyFile go together"),
+        ("admission: {url: 'http://x'}", "admission.url is 'http://x'; the API server calls https only"),
         ("a: b: c", "is not YAML"),
         ("[1, 2]", "Expected `object`, got `array`"),
     ],

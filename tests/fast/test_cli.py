@@ -11,6 +11,8 @@ from tests.conftest import Cli
         [],
         ["sandbox"],
         ["demo"],
+        ["bridge"],
+        *(["bridge", c] for c in ["admission", "webhooks", "settings"]),
         *(["sandbox", c] for c in ["up", "down", "list", "status", "logs", "env", "kubectl", "slurm", "shell", "restart"]),
     ],
 )
@@ -36,6 +38,11 @@ def test_every_command_has_help(cli: Cli, command: list[str]) -> None:
         (["sandbox", "status", "--name", "nosuch"], "slinky sandbox up --name nosuch makes it"),
         (["sandbox", "kubectl", "--name", "nosuch", "get", "pods"], "no sandbox 'nosuch'"),
         (["sandbox", "logs", "--name", "nosuch"], "no sandbox 'nosuch'"),
+        (
+            ["bridge", "admission", "--config", "/nosuch/config.yaml"],
+            "slinky: /nosuch/config.yaml cannot be read: No such file or directory",
+        ),
+        (["bridge", "webhooks", "--delete", "--config", "/dev/null", "--kubeconfig", "/nosuch"], "no kubeconfig: /nosuch does not exist"),
     ],
 )
 def test_a_mistake_gets_one_sentence_and_no_traceback(cli: Cli, arguments: list[str], said: str) -> None:

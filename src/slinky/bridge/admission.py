@@ -5,7 +5,7 @@ that is not ours is never changed or refused; one that is ours gets all it needs
 are written by the bridge only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import msgspec
@@ -66,12 +66,12 @@ def is_ours(pod: Mapping[str, Any], settings: Settings, *, managed: bool) -> boo
     return managed and scheduler == DEFAULT_SCHEDULER and not daemon and MIRROR not in (meta.get("annotations") or {})
 
 
-def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool) -> Verdict:
+def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_bridge: bool = False) -> Verdict:
     """A pod that is being created."""
     if not is_ours(pod, settings, managed=managed):
         return LEFT_ALONE
     annotations = pod.get("metadata", {}).get("annotations") or {}
-    problems = [*_owned_keys(pod), *_not_yet(pod)]
+    problems = [*([] if by_bridge else _owned_keys(pod)), *_not_yet(pod)]
     try:
         read_settings(annotations)
     except AnnotationError as error:
@@ -81,13 +81,16 @@ def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool) -> V
     return Verdict(patches=tuple(_patches(pod, settings)), warnings=tuple(old_names(annotations)))
 
 
-def admit_root(annotations: Mapping[str, str]) -> Verdict:
-    """A Job, JobSet, LeaderWorkerSet or PodGroup, whose annotations speak for its pods."""
-    try:
-        read_settings(annotations)
-    except AnnotationError as error:
-        return Verdict(refusal=str(error))
-    return Verdict(warnings=tuple(old_names(annotations)))
+def admit_root(annotations: Mapping[str, str], before: Mapping[str, str] | None = None) -> Verdict:
+    """A Job, JobSet, LeaderWorkerSet or PodGroup, whose annotations speak for its pods.
+
+    `before` are those that it had, where it is changed: what was wrong already is not refused again, or its controllers could not touch it any more.
+    """
+    known = _problems(before or {})
+    if news := [problem for problem in _problems(annotations) if problem not in known]:
+        return Verdict(refusal="; ".join(news))
+    told = old_names(before or {})
+    return Verdict(warnings=tuple(warning for warning in old_names(annotations) if warning not in told))
 
 
 def admit_change(old: Mapping[str, Any], new: Mapping[str, Any], settings: Settings, *, by_bridge: bool, resize: bool = False) -> Verdict:
@@ -98,12 +101,24 @@ def admit_change(old: Mapping[str, Any], new: Mapping[str, Any], settings: Setti
         return Verdict(
             refusal="pods/resize: Slurm has set aside what the pod asked for when it was created; make a new pod with other resources"
         )
-    for kind, keys in (("label", OWNED_LABELS), ("annotation", OWNED_ANNOTATIONS)):
-        before, after = (side.get("metadata", {}).get(f"{kind}s") or {} for side in (old, new))
-        for key in sorted(keys):
-            if before.get(key) != after.get(key):
-                return Verdict(refusal=f"{kind} {key} is the bridge's own and says which Slurm job the pod belongs to: leave it as it is")
-    return LEFT_ALONE
+    touched = [*_changed("label", old, new, OWNED_LABELS), *_changed("annotation", old, new, OWNED_ANNOTATIONS, TASK)]
+    why = "is the bridge's own and says which Slurm job the pod belongs to and what it has there: leave it as it is"
+    return Verdict(refusal="; ".join(f"{key} {why}" for key in touched))
+
+
+def _changed(kind: str, old: Mapping[str, Any], new: Mapping[str, Any], keys: Set[str], prefix: str | None = None) -> list[str]:
+    """Those of `keys`, and of all that begin with `prefix`, that are not what they were."""
+    before, after = (side.get("metadata", {}).get(f"{kind}s") or {} for side in (old, new))
+    different = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+    return [f"{kind} {key}" for key in different if key in keys or (prefix and key.startswith(prefix))]
+
+
+def _problems(annotations: Mapping[str, str]) -> list[str]:
+    try:
+        read_settings(annotations)
+    except AnnotationError as error:
+        return error.problems
+    return []
 
 
 def _owned_keys(pod: Mapping[str, Any]) -> list[str]:

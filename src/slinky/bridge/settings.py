@@ -91,6 +91,12 @@ class AdmissionSettings(_Section, frozen=True):
         str, Help("Its certificate, read again when it changes; where it is empty, one is made and kept in a Secret.")
     ] = ""
     key_file: Annotated[str, Help("Key of the certificate.")] = ""
+    ca_file: Annotated[
+        str,
+        Help(
+            "Authority of that certificate, to be put into the webhook configurations; where it is empty, something else does that (cert-manager's injector)."
+        ),
+    ] = ""
     secret: Annotated[str, Help("Secret for the certificate that is made.")] = "slurm-bridge-admission"  # noqa: S105
     service: Annotated[str, Help("Service by which the API server reaches the webhook.")] = "slurm-bridge-admission"
     url: Annotated[
@@ -197,6 +203,11 @@ def _checked(settings: Settings, path: Path) -> Settings:
             raise SettingsError(f"{path}: {name} is {number}; it must be 1 or more, as none means all to Slurm")
     if settings.windows.namespace < 1 or settings.windows.total < 1:
         raise SettingsError(f"{path}: windows.namespace and windows.total must be 1 or more, or nothing would ever be submitted")
+    ours = settings.admission
+    if bool(ours.certificate_file) != bool(ours.key_file):
+        raise SettingsError(f"{path}: admission.certificateFile and admission.keyFile go together; give both, or none to have one made")
+    if ours.url and not ours.url.startswith("https://"):
+        raise SettingsError(f"{path}: admission.url is {ours.url!r}; the API server calls https only: https://HOST:PORT")
     return settings
 
 

@@ -5,9 +5,12 @@ import sys
 import click
 
 from slinky import __version__
+from slinky.bridge.settings import SettingsError
+from slinky.cli.bridge import bridge
 from slinky.cli.demo import demo
 from slinky.cli.sandbox import sandbox
 from slinky.cli.slurm import slurm
+from slinky.kube import KubeError
 from slinky.sandbox import SandboxError
 from slinky.slurm import SlurmError
 
@@ -23,11 +26,12 @@ def slinky() -> None:
 slinky.add_command(sandbox)
 slinky.add_command(demo)
 slinky.add_command(slurm)
+slinky.add_command(bridge)
 
 
 def main() -> None:
     try:
         slinky()
-    except (SandboxError, SlurmError) as error:
+    except (SandboxError, SlurmError, KubeError, SettingsError) as error:
         click.echo(f"slinky: {error}", err=True)
         sys.exit(1)

@@ -63,6 +63,10 @@ class AdmissionRequest(Record, frozen=True):
         """The object, whole and of its own: change it and answer `AdmissionResponse.mutate(request, document)`."""
         return msgspec.json.decode(self.object, type=dict[str, Any] | None) or {}
 
+    def old_document(self) -> dict[str, Any]:
+        """What it was before; empty for a CREATE."""
+        return msgspec.json.decode(self.old_object, type=dict[str, Any] | None) or {}
+
 
 @dataclass(frozen=True)
 class AdmissionResponse:

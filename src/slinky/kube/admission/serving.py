@@ -143,6 +143,7 @@ class SelfMadeCertificate:
 
     async def _current(self) -> Issued:
         """Several replicas may do this at once: the first write wins, the others read it."""
+        problem: KubeError | None = None
         for _ in range(TRIES):
             now = dt.datetime.now(dt.UTC)
             try:
@@ -155,11 +156,12 @@ class SelfMadeCertificate:
             fresh = issue(self._names, now, held)
             try:
                 await self._store(fresh, secret)
-            except (AlreadyExistsError, ConflictError, NotFoundError):
+            except (AlreadyExistsError, ConflictError, NotFoundError) as error:
+                problem = error
                 continue
             log.info("webhook certificate for %s made, in Secret %s/%s", ", ".join(self._names), self._namespace, self._secret)
             return fresh
-        raise KubeError(f"Secret {self._namespace}/{self._secret} was changed by others {TRIES} times in a row")
+        raise KubeError(f"Secret {self._namespace}/{self._secret} could not be written, {TRIES} times in a row: {problem}")
 
     async def _store(self, fresh: Issued, secret: dict[str, Any] | None) -> None:
         parts = {"ca.crt": fresh.authorities, "ca.key": fresh.authority_key, "tls.crt": fresh.certificate, "tls.key": fresh.key}

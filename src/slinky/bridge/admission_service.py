@@ -1,0 +1,197 @@
+"""The admission webhook as a running service: its certificate, its configurations at the API server, its health, around `Webhooks`.
+
+Comes in: the settings (with `namespace` filled in) and access to Kubernetes. Goes out: a webhook that serves until it is cancelled, and then finishes what it was asked.
+What must stay true: the configurations are written once the webhook listens, so that nothing waits for one that is still starting; nobody else's fields in them are lost;
+it is ready only when it can answer.
+"""
+
+import asyncio
+import base64
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry
+
+from slinky.bridge.settings import Settings, SettingsError
+from slinky.bridge.webhook_configuration import SECONDS, carried_over, mutating_configuration, validating_configuration
+from slinky.bridge.webhooks import AdmissionMetrics, ManagedNamespaces, Webhooks
+from slinky.kube import (
+    NAMESPACES,
+    Access,
+    AdmissionServer,
+    AlreadyExistsError,
+    Cache,
+    CertificateFiles,
+    Client,
+    ConflictError,
+    HealthServer,
+    KubeError,
+    KubeMetrics,
+    Namespace,
+    NotFoundError,
+    OnFailure,
+    Reflector,
+    Resource,
+    SelfMadeCertificate,
+)
+
+__all__ = ["configurations", "delete_configurations", "own_username", "serve_admission", "write_configurations"]
+
+log = logging.getLogger(__name__)
+
+TRIES = 5
+GROUP = "admissionregistration.k8s.io"
+MUTATING: Resource[dict[str, Any]] = Resource(GROUP, "v1", "mutatingwebhookconfigurations", dict, namespaced=False)
+VALIDATING: Resource[dict[str, Any]] = Resource(GROUP, "v1", "validatingwebhookconfigurations", dict, namespaced=False)
+
+
+async def serve_admission(settings: Settings, access: Access, *, apply: bool = True) -> None:
+    """Until cancelled. `apply`: write the webhook configurations first."""
+    registry = CollectorRegistry()
+    metrics = KubeMetrics(registry)
+    health = HealthServer(registry, port=settings.health_port)
+    # A certificate that is waited for, or a webhook that does not listen: said from the first moment on.
+    waiting = {"certificate": "not there yet", "namespaces": "not listed yet", "webhook": "does not listen yet"}
+    for name in waiting:
+        health.ready(name, lambda name=name: waiting.get(name))  # type: ignore[misc]
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(_listening(health.running(), settings.health_port, "healthPort"))
+        client = await stack.enter_async_context(Client(access, observer=metrics.observe, field_manager="slinky-admission"))
+        users = frozenset(settings.admission.bridge_users or [await own_username(client)])
+        log.info("keys of the bridge may be changed by %s", ", ".join(sorted(users)))
+        namespaces = await _watched_namespaces(settings, client, metrics, stack)
+        del waiting["namespaces"]
+        certificate = _certificate(settings, client)
+        webhooks = Webhooks(settings, ManagedNamespaces(settings, client, namespaces).manages, users, AdmissionMetrics(registry))
+        server = AdmissionServer(
+            webhooks.handlers,
+            certificate,
+            port=settings.admission.port,
+            on_failure=OnFailure.ALLOW if settings.admission.fail_open else OnFailure.REFUSE,
+            deadline=SECONDS - 1.0,
+        )
+        await stack.enter_async_context(_listening(server.running(), settings.admission.port, "admission.port"))
+        waiting.clear()
+        if apply:
+            issued = certificate.issued if isinstance(certificate, SelfMadeCertificate) else None
+            await write_configurations(client, settings, users, authorities=issued.authorities if issued else b"")
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            waiting["webhook"] = "is ending"
+
+
+@asynccontextmanager
+async def _listening(server: AbstractAsyncContextManager[object], port: int, key: str) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(server)
+        except OSError as error:
+            raise SettingsError(f"{key} {port} cannot be listened on: {error.strerror}; choose another, or end what has it") from error
+        yield
+
+
+async def _watched_namespaces(settings: Settings, client: Client, metrics: KubeMetrics, stack: AsyncExitStack) -> Cache[Namespace] | None:
+    """A list of names needs no watch."""
+    if settings.managed_namespace_selector is None:
+        return None
+    reflector = Reflector(client, NAMESPACES)
+    metrics.follow("namespaces", reflector)
+    cache = await stack.enter_async_context(reflector.running())
+    await cache.wait_synced()
+    return cache
+
+
+def _certificate(settings: Settings, client: Client) -> CertificateFiles | SelfMadeCertificate:
+    ours = settings.admission
+    if ours.certificate_file:
+        return CertificateFiles(Path(ours.certificate_file), Path(ours.key_file))
+    name = ours.configuration
+    return SelfMadeCertificate(client, ours.secret, settings.namespace, server_names(settings), mutating=[name], validating=[name])
+
+
+def server_names(settings: Settings) -> list[str]:
+    """Under which the API server calls us."""
+    if settings.admission.url:
+        return [urlsplit(settings.admission.url).hostname or ""]
+    service = f"{settings.admission.service}.{settings.namespace}.svc"
+    return [service, f"{service}.cluster.local"]
+
+
+async def own_username(client: Client) -> str:
+    """Who we are to the API server."""
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    resource: Resource[dict[str, Any]] = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", dict, namespaced=False)
+    answer = await client.create(resource, review)
+    username: str = answer.get("status", {}).get("userInfo", {}).get("username", "")
+    if not username:
+        raise KubeError("the API server does not say who we are (SelfSubjectReview); name the bridge's user in admission.bridgeUsers")
+    return username
+
+
+# The configurations
+
+
+def configurations(
+    settings: Settings, users: frozenset[str] = frozenset(), *, authorities: bytes = b""
+) -> list[tuple[Resource[dict[str, Any]], dict[str, Any]]]:
+    """Both, as they are to be. `authorities` is PEM. Raises SettingsError where the authority's file cannot be read."""
+    authority = base64.b64encode(authorities or _authorities(settings)).decode()
+    return [
+        (MUTATING, mutating_configuration(settings, authority=authority)),
+        (VALIDATING, validating_configuration(settings, users=sorted(users), authority=authority)),
+    ]
+
+
+def _authorities(settings: Settings) -> bytes:
+    path = settings.admission.ca_file
+    if not path:
+        return b""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise SettingsError(f"admission.caFile {path} cannot be read: {error.strerror}") from error
+
+
+async def write_configurations(client: Client, settings: Settings, users: frozenset[str], *, authorities: bytes = b"") -> None:
+    """Create them, or put them in the place of those that are there.
+
+    Written whole and not by server-side apply: webhooks are in an order that matters, and one that is no longer wanted would stay as a stump, for its
+    `caBundle` is another's field.
+    """
+    for resource, wanted in configurations(settings, users, authorities=authorities):
+        await _write(client, resource, wanted)
+
+
+async def _write(client: Client, resource: Resource[dict[str, Any]], wanted: dict[str, Any]) -> None:
+    name = wanted["metadata"]["name"]
+    for _ in range(TRIES):
+        try:
+            try:
+                found = await client.get(resource, name)
+            except NotFoundError:
+                await client.create(resource, wanted)
+            else:
+                await client.replace(resource, name, carried_over(wanted, found))
+        except (AlreadyExistsError, ConflictError, NotFoundError) as error:
+            log.info("%s %s was changed by somebody else just now (%s); looking again", wanted["kind"], name, error)
+            continue
+        log.info("%s %s: %s", wanted["kind"], name, ", ".join(webhook["name"] for webhook in wanted["webhooks"]) or "no webhook")
+        return
+    raise KubeError(f"{wanted['kind']} {name} was changed by others {TRIES} times in a row")
+
+
+async def delete_configurations(client: Client, name: str) -> list[str]:
+    """Which there were."""
+    gone = []
+    for resource in (MUTATING, VALIDATING):
+        try:
+            await client.delete(resource, name)
+        except NotFoundError:
+            continue
+        gone.append(f"{resource.plural}/{name}")
+    return gone

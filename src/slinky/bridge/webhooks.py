@@ -1,0 +1,135 @@
+"""The admission webhook's handlers: what the API server asks, turned into decisions of `admission`, and those into answers.
+
+Comes in: AdmissionRequests, whether a namespace is managed, who the bridge is. Goes out: AdmissionResponses, whose refusals begin with the object's name, and counts.
+What must stay true: no decision is taken here; a namespace that was labelled a moment ago counts as managed (the API server, which asks, knows that already); each look-up has a
+deadline below the API server's.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from slinky.bridge.admission import Verdict, admit_change, admit_pod, admit_root
+from slinky.bridge.settings import Settings
+from slinky.bridge.webhook_configuration import CHANGES, PODS, WORKLOADS
+from slinky.kube import NAMESPACES, AdmissionRequest, AdmissionResponse, Cache, Client, Namespace, NotFoundError
+
+__all__ = ["AdmissionMetrics", "ManagedNamespaces", "Webhooks", "named"]
+
+LOOK_UP_SECONDS = 2.0
+KINDS = frozenset({"Pod", "Job", "JobSet", "LeaderWorkerSet", "PodGroup"})
+OPERATIONS = frozenset({"CREATE", "UPDATE"})
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+Judge = Callable[[AdmissionRequest], Awaitable[tuple[Verdict, Mapping[str, Any]]]]
+Handler = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
+
+
+class AdmissionMetrics:
+    """Requests by what they were about and how they ended: allowed, changed, refused, late or failed."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ["kind", "operation", "outcome"]
+        self._requests = Counter("slinky_admission_requests", "Requests that the admission webhook judged", labels, registry=registry)
+        self._seconds = Histogram(
+            "slinky_admission_request_seconds", "How long it took", ["kind", "operation"], buckets=SECONDS, registry=registry
+        )
+
+    def count(self, request: AdmissionRequest, outcome: str, seconds: float) -> None:
+        kind = request.kind.kind if request.kind.kind in KINDS else "other"
+        operation = request.operation if request.operation in OPERATIONS else "other"
+        self._requests.labels(kind, operation, outcome).inc()
+        self._seconds.labels(kind, operation).observe(seconds)
+
+
+class ManagedNamespaces:
+    """Which namespaces are managed. `cache` is a watch of namespaces, needed where a selector decides.
+
+    One that the cache does not hold, or holds as not managed, is looked up: whoever asks has just seen that it is. A no from the server is a no.
+    """
+
+    def __init__(self, settings: Settings, client: Client, cache: Cache[Namespace] | None) -> None:
+        self._settings = settings
+        self._client = client
+        self._cache = cache
+
+    async def manages(self, name: str) -> bool:
+        if self._settings.managed_namespace_selector is None:
+            return self._settings.manages(name, {})
+        held = self._cache.get(name) if self._cache is not None else None
+        if held is not None and self._settings.manages(name, dict(held.metadata.labels)):
+            return True
+        try:
+            found = await self._client.get(NAMESPACES, name, seconds=LOOK_UP_SECONDS)
+        except NotFoundError:
+            return False
+        return self._settings.manages(name, dict(found.metadata.labels))
+
+
+class Webhooks:
+    """`handlers` is what an AdmissionServer takes. `users` are the bridge."""
+
+    def __init__(
+        self, settings: Settings, manages: Callable[[str], Awaitable[bool]], users: frozenset[str], metrics: AdmissionMetrics
+    ) -> None:
+        self._settings = settings
+        self._manages = manages
+        self._users = users
+        self._metrics = metrics
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        return {PODS: self._answering(self._pod), CHANGES: self._answering(self._change), WORKLOADS: self._answering(self._workload)}
+
+    async def _pod(self, request: AdmissionRequest) -> tuple[Verdict, Mapping[str, Any]]:
+        pod = request.document()
+        # Who names our scheduler is ours in any namespace: no need to know more.
+        ours = pod.get("spec", {}).get("schedulerName") == self._settings.scheduler_name
+        managed = ours or await self._manages(request.namespace)
+        return admit_pod(pod, self._settings, managed=managed, by_bridge=self._by_bridge(request)), pod
+
+    async def _change(self, request: AdmissionRequest) -> tuple[Verdict, Mapping[str, Any]]:
+        old, new = request.old_document(), request.document()
+        resize = request.sub_resource == "resize"
+        return admit_change(old, new, self._settings, by_bridge=self._by_bridge(request), resize=resize), new
+
+    async def _workload(self, request: AdmissionRequest) -> tuple[Verdict, Mapping[str, Any]]:
+        root = request.document()
+        before = request.old_document() if request.operation == "UPDATE" else {}
+        return admit_root(_annotations(root), _annotations(before)), root
+
+    def _by_bridge(self, request: AdmissionRequest) -> bool:
+        return request.user_info.username in self._users
+
+    def _answering(self, judge: Judge) -> Handler:
+        async def handle(request: AdmissionRequest) -> AdmissionResponse:
+            started, outcome = time.perf_counter(), "failed"
+            try:
+                verdict, document = await judge(request)
+                outcome = "refused" if verdict.refusal else "changed" if verdict.patches else "allowed"
+            except asyncio.CancelledError:
+                outcome = "late"
+                raise
+            finally:
+                self._metrics.count(request, outcome, time.perf_counter() - started)
+            if verdict.refusal:
+                return AdmissionResponse.refuse(f"{named(request, document)}: {verdict.refusal}")
+            return AdmissionResponse(True, patch=verdict.patches, warnings=verdict.warnings)
+
+        return handle
+
+
+def named(request: AdmissionRequest, document: Mapping[str, Any]) -> str:
+    """What people know the object by. A pod of a controller has no name yet when it is created, but a beginning of one, and an owner."""
+    meta = document.get("metadata", {})
+    name = request.name or meta.get("name") or (f"{meta['generateName']}*" if meta.get("generateName") else "(no name)")
+    owner = next((owner for owner in meta.get("ownerReferences") or () if owner.get("controller")), None)
+    return f"{request.kind.kind} {request.namespace}/{name}" + (f" of {owner['kind']} {owner['name']}" if owner else "")
+
+
+def _annotations(document: Mapping[str, Any]) -> Mapping[str, str]:
+    found: Mapping[str, str] = document.get("metadata", {}).get("annotations") or {}
+    return found

@@ -1,0 +1,71 @@
+"""`slinky bridge …`: Slurm schedules pods. Each command is one of the bridge's processes, or shows what it would do."""
+
+import asyncio
+from typing import Any
+
+import click
+import yaml
+
+from slinky.bridge.admission_service import configurations, delete_configurations, serve_admission
+from slinky.bridge.settings_reference import reference
+from slinky.cli.bridge_options import Site, logging_options, run_until_told_to_end, site_options
+from slinky.kube import Client
+
+__all__ = ["bridge"]
+
+
+@click.group()
+def bridge() -> None:
+    """Slurm schedules pods: the bridge between Kubernetes and Slurm."""
+
+
+@bridge.command()
+@site_options
+@click.option(
+    "--apply/--no-apply", default=True, show_default=True, help="Write the webhook configurations at start, so that the API server calls."
+)
+@logging_options
+def admission(site: Site, apply: bool) -> None:
+    """The admission webhook: takes pods in, and refuses what the bridge could not honour.
+
+    Runs until SIGTERM or SIGINT, and answers then what it was asked before. docs/bridge-admission.md says what it takes in, what it refuses, and how to get rid of it.
+    """
+    run_until_told_to_end(serve_admission(site.settings(), site.access(), apply=apply))
+
+
+@bridge.command()
+@site_options
+@click.option("--delete", is_flag=True, help="Remove them from the cluster instead: nothing is sent to the webhook any more.")
+def webhooks(site: Site, delete: bool) -> None:
+    """Print the webhook configurations as YAML, or remove them.
+
+    For those who install them by other means, with `slinky bridge admission --no-apply`. Where admission.bridgeUsers is empty, the bridge's user is not known here
+    and not left out; the webhook lets it pass all the same.
+    """
+    settings = site.settings()
+    if delete:
+        gone = asyncio.run(_delete(site, settings.admission.configuration))
+        click.echo(
+            "\n".join(f"{name} deleted" for name in gone) or f"there are no webhook configurations {settings.admission.configuration}"
+        )
+        return
+    documents = [document for _, document in configurations(settings, frozenset(settings.admission.bridge_users))]
+    click.echo(yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, width=160), nl=False)
+
+
+@bridge.command()
+def settings() -> None:
+    """Print the reference of the configuration file, as Markdown."""
+    click.echo(reference(), nl=False)
+
+
+async def _delete(site: Site, name: str) -> list[str]:
+    async with Client(site.access()) as client:
+        return await delete_configurations(client, name)
+
+
+class _Plain(yaml.SafeDumper):
+    """Without anchors: what is said twice is written twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True

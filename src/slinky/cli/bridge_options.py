@@ -1,0 +1,131 @@
+"""What the commands of `slinky bridge …` share: where the configuration and Kubernetes are, how they log, and how they end when they are told to."""
+
+import asyncio
+import datetime as dt
+import functools
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from slinky.bridge.settings import Settings, load_settings
+from slinky.kube import Access, ConfigurationError, from_kubeconfig, in_cluster, load_access
+
+__all__ = ["Site", "logging_options", "run_until_told_to_end", "set_up_logging", "site_options"]
+
+DEFAULT_CONFIG = "/etc/slurm-bridge/config.yaml"
+HOME = "slinky"  # the bridge's namespace where nothing says otherwise
+
+Command = Callable[..., Any]
+
+
+class Site(msgspec.Struct, frozen=True):
+    """What `site_options` gives a command as `site`; nothing is read before it is asked for."""
+
+    config: Path
+    kubeconfig: Path | None
+
+    def settings(self) -> Settings:
+        """With `namespace` filled in. Raises SettingsError."""
+        found = load_settings(self.config)
+        return found if found.namespace else msgspec.structs.replace(found, namespace=_pods_namespace())
+
+    def access(self) -> Access:
+        """Raises ConfigurationError."""
+        return from_kubeconfig(self.kubeconfig) if self.kubeconfig else load_access()
+
+
+def site_options(command: Command) -> Command:
+    """--config and --kubeconfig, as the argument `site`."""
+
+    @click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        default=DEFAULT_CONFIG,
+        envvar="SLINKY_BRIDGE_CONFIG",
+        show_default=True,
+        show_envvar=True,
+        help="The bridge's configuration (docs/bridge-configuration.md).",
+    )
+    @click.option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path),
+        help="How Kubernetes is reached.  [default: $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config]",
+    )
+    @functools.wraps(command)
+    def with_site(*arguments: Any, config: Path, kubeconfig: Path | None, **options: Any) -> Any:
+        return command(*arguments, site=Site(config, kubeconfig), **options)
+
+    return with_site
+
+
+def logging_options(command: Command) -> Command:
+    """--log-format and --verbose, in effect when the command begins."""
+
+    @click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="One line a message, or one JSON object.",
+    )
+    @click.option("--verbose", "-v", is_flag=True, help="Say more.")
+    @functools.wraps(command)
+    def with_logging(*arguments: Any, log_format: str, verbose: bool, **options: Any) -> Any:
+        set_up_logging(log_format, verbose=verbose)
+        return command(*arguments, **options)
+
+    return with_logging
+
+
+def set_up_logging(log_format: str, *, verbose: bool) -> None:
+    """To standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if log_format == "json" else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("slinky").setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        moment = dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(timespec="milliseconds")
+        line = {"time": moment, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
+
+
+def run_until_told_to_end(service: Coroutine[Any, Any, None]) -> None:
+    """Run `service`; SIGTERM and SIGINT cancel it once, and it may finish what it has begun. What it raises by itself is raised."""
+
+    async def run() -> None:
+        task = asyncio.ensure_future(service)
+        told = False
+
+        def end(number: int) -> None:
+            nonlocal told
+            if not told:
+                logging.getLogger(__name__).info("%s: ending", signal.Signals(number).name)
+                told = True
+                task.cancel()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end, number)
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+
+
+def _pods_namespace() -> str:
+    try:
+        return in_cluster().namespace
+    except ConfigurationError:
+        return HOME
