@@ -11,13 +11,14 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.executor import Executor
+from slinky.bridge.groups import PodGroups
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
@@ -35,9 +36,11 @@ from slinky.kube import (
     NODES,
     PODS,
     Access,
+    Cache,
     Client,
     EventRecorder,
     HealthServer,
+    KubeError,
     KubeMetrics,
     LeaderElector,
     Pod,
@@ -46,22 +49,11 @@ from slinky.kube import (
 from slinky.kube.objects import Meta, PodSpec, PodStatus
 from slinky.slurm import TLS, Credentials, JobCompletion, SlurmClient, TokenFile
 
-__all__ = ["Bridge", "own_namespace", "site_of"]
+__all__ = ["Bridge", "site_of"]
 
 log = logging.getLogger(__name__)
 
 KUBE_CONNECTIONS = 96
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-
-
-def own_namespace(settings: Settings) -> str:
-    """Where the bridge's own objects live."""
-    if settings.namespace:
-        return settings.namespace
-    try:
-        return NAMESPACE_FILE.read_text().strip()
-    except OSError:
-        return "slinky"
 
 
 def site_of(settings: Settings, cluster: str) -> Site:
@@ -95,7 +87,7 @@ def _shrunk(pod: Pod) -> Pod:
 
 
 class Bridge:
-    """`await Bridge(settings, access).run(stop)`, until `stop` is set."""
+    """`await Bridge(settings, access).run()`, until cancelled."""
 
     def __init__(self, settings: Settings, access: Access) -> None:
         self._settings = settings
@@ -107,43 +99,64 @@ class Bridge:
         self._lead = asyncio.Event()
         self._lost = asyncio.Event()
         self._leadership: Leadership | None = None
-        self._membership: Membership
+        self._elector: LeaderElector | None = None
+        self._groups_known = False
 
-    async def run(self, stop: asyncio.Event) -> None:
+    async def run(self) -> None:
+        """Until cancelled; the Lease is given back then."""
         async with AsyncExitStack() as stack:
-            settings = self._settings
-            health = await stack.enter_async_context(HealthServer(self._registry, port=settings.health_port).running())
+            health = await stack.enter_async_context(HealthServer(self._registry, port=self._settings.health_port).running())
             kube = await stack.enter_async_context(Client(self._access, connections=KUBE_CONNECTIONS, observer=self._kube_metrics.observe))
             slurm = await stack.enter_async_context(self._slurm())
             lag = asyncio.create_task(self._kube_metrics.measure_loop_lag(), name="loop lag")
             stack.callback(lag.cancel)
-            synced = asyncio.create_task(self._prepare(stack, health, kube, slurm), name="caches")
-            if not await _first(synced, stop):
-                synced.cancel()
-                return
-            lead_once = synced.result()
-            elector = self._elector()
-            try:
-                await self._rounds(lead_once, stop)
-            finally:
-                if elector:
-                    await elector.stop()
+            lead = await self._prepare(stack, health, kube, slurm)
+            log.info("the caches are filled: ready to lead")
+            if self._settings.leader.elect:
+                self._elector = self._started_elector()
+                stack.push_async_callback(self._elector.stop)
+            while True:
+                await self._one_time(lead)
 
-    async def _prepare(self, stack: AsyncExitStack, health: HealthServer, kube: Client, slurm: SlurmClient) -> "LeadOnce":
+    async def _one_time(self, lead: "Lead") -> None:
+        """One leader's time, from its beginning to its end."""
+        if self._elector:
+            await self._lead.wait()
+        self._lost.clear()
+        self._leadership = leadership = lead()
+        task = asyncio.create_task(leadership.run(), name="leadership")
+        lost = asyncio.create_task(self._lost.wait(), name="leadership lost")
+        try:
+            await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+            log.warning("another process leads now: this one waits")
+        finally:
+            self._leadership = None
+            task.cancel()
+            lost.cancel()
+            await asyncio.gather(task, lost, return_exceptions=True)
+
+    async def _prepare(self, stack: AsyncExitStack, health: HealthServer, kube: Client, slurm: SlurmClient) -> "Lead":
         """Caches, warm; and what makes a leader's time of them."""
         settings, name = self._settings, self._settings.scheduler_name
         own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
         foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=_shrunk)
         jobs, nodes = Reflector(kube, JOBS), Reflector(kube, NODES)
         reflectors: dict[str, Reflector[Any]] = {"pods": own, "other pods": foreign, "jobs": jobs, "nodes": nodes}
-        self._membership = Membership(own.cache, jobs.cache, self._touched)
+        groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
+        membership = Membership(own.cache, jobs.cache, self._touched, groups.get)
         ledger = Ledger([own.cache, foreign.cache], nodes.cache)
         for what, reflector in reflectors.items():
             self._kube_metrics.follow(what, reflector)
-            cache = await stack.enter_async_context(reflector.running())
-            health.ready(what, lambda cache=cache: None if cache.is_synced else "not listed yet")  # type: ignore[misc]
-        for reflector in reflectors.values():
-            await reflector.cache.wait_synced()
+            health.ready(what, partial(_not_listed, reflector.cache))
+        health.ready("groups", lambda: None if self._groups_known else groups.describe())
+        for reflector in (jobs, nodes, foreign):
+            await _filled(stack, reflector)
+        await stack.enter_async_context(groups.running())
+        await groups.wait_synced()
+        self._groups_known = True
+        await _filled(stack, own)  # last: what a pod is part of depends on the others
         cluster = settings.cluster or (await kube.get(NAMESPACES, "kube-system")).metadata.uid
         events = EventRecorder(kube, "slurm-bridge", socket.gethostname())
         self._kube_metrics.follow("events", events)
@@ -156,8 +169,8 @@ class Bridge:
             leadership = Leadership(
                 executor,
                 slurm,
-                self._membership,
-                lambda _: None,
+                membership,
+                groups.get,
                 ledger,
                 SlurmNodes(slurm),
                 Window(settings.windows.namespace, settings.windows.total),
@@ -172,50 +185,26 @@ class Bridge:
 
         return lead
 
-    async def _rounds(self, lead_once: "LeadOnce", stop: asyncio.Event) -> None:
-        """Leading, and not, in turn."""
-        while await _first(asyncio.create_task(self._lead.wait()), stop):
-            self._lost.clear()
-            self._leadership = lead_once()
-            task = asyncio.create_task(self._leadership.run(), name="leadership")
-            lost = asyncio.create_task(self._lost.wait())
-            stopped = asyncio.create_task(stop.wait())
-            await asyncio.wait({task, lost, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            self._leadership = None
-            for other in (task, lost, stopped):
-                other.cancel()
-            results = await asyncio.gather(task, lost, stopped, return_exceptions=True)
-            if isinstance(results[0], Exception):
-                raise results[0]
-            if stop.is_set():
-                return
-            log.warning("another process leads now: this one waits")
-
-    def _elector(self) -> LeaderElector | None:
-        settings = self._settings.leader
-        if not settings.elect:
-            self._lead.set()
-            return None
-        identity = f"{socket.gethostname()}_{os.urandom(4).hex()}"
-        self._elected = LeaderElector(
+    def _started_elector(self) -> LeaderElector:
+        elector = LeaderElector(
             self._access,
-            settings.name,
-            own_namespace(self._settings),
-            identity,
+            self._settings.leader.name,
+            self._settings.namespace,
+            f"{socket.gethostname()}_{os.urandom(4).hex()}",
             on_started=self._lead.set,
             on_stopped=self._stopped_leading,
             observer=self._kube_metrics.observe,
         )
-        self._kube_metrics.follow(settings.name, self._elected)
-        self._elected.start()
-        return self._elected
+        self._kube_metrics.follow(self._settings.leader.name, elector)
+        elector.start()
+        return elector
 
     def _stopped_leading(self) -> None:
         self._lead.clear()
         self._lost.set()
 
     def _may_act(self) -> bool:
-        return self._elected.is_leader if self._settings.leader.elect else True
+        return self._elector.is_leader if self._elector else not self._settings.leader.elect
 
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:
@@ -240,16 +229,18 @@ class Bridge:
         return None
 
 
-LeadOnce = Callable[[], Leadership]
+Lead = Callable[[], Leadership]
 
 
-async def _first(task: "asyncio.Task[Any]", stop: asyncio.Event) -> bool:
-    """Until the task is done (True; its failure is raised) or `stop` is set."""
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if not task.done():
-        task.cancel()
-        return False
-    task.result()
-    return True
+async def _filled(stack: AsyncExitStack, reflector: Reflector[Any]) -> None:
+    """Until its first list has arrived, however long the API server takes."""
+    cache = await stack.enter_async_context(reflector.running())
+    while not cache.is_synced:
+        try:
+            await cache.wait_synced()
+        except KubeError as error:
+            log.warning("waiting for Kubernetes: %s", error)
+
+
+def _not_listed(cache: Cache[Any]) -> str | None:
+    return None if cache.is_synced else "not listed yet"

@@ -7,6 +7,7 @@ import click
 from slinky import __version__
 from slinky.bridge.settings import SettingsError
 from slinky.cli.bridge import bridge
+from slinky.cli.bridge_run import run
 from slinky.cli.demo import demo
 from slinky.cli.sandbox import sandbox
 from slinky.cli.slurm import slurm
@@ -26,6 +27,7 @@ def slinky() -> None:
 slinky.add_command(sandbox)
 slinky.add_command(demo)
 slinky.add_command(slurm)
+bridge.add_command(run)
 slinky.add_command(bridge)
 
 
