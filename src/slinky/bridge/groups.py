@@ -87,7 +87,7 @@ class PodGroups:
     def get(self, key: WorkloadKey) -> PodGroup | None:
         """None where there is no such group (any more, or yet), or one with a policy that is not known here."""
         cache = self._cache(key.kind)
-        found = cache.get(key.object_name, key.namespace) if cache is not None and key.kind not in ("Pod", "Job") else None
+        found = cache.get(key.object_name, key.namespace) if cache is not None else None
         if found is None:
             return None
         workloads, behind = self._cache(None), None

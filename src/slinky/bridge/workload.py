@@ -5,8 +5,8 @@ order. What must stay true: a pod belongs to one workload for its whole life; a 
 namespaces are two; pods that are over are no longer part of what is to be scheduled.
 
 A gang is submitted with all the pods that exist at that moment, at least `size`: with a minimum of 4 and 6 pods there, it is a job of 6 tasks. A pod of
-the group that comes after the submit is part of the workload, but not of that job: it has no place in its allocation, and who plans must leave it out until
-that job is over.
+the group that comes after the submit is part of the workload, but has no place in that job. As the plan is now, it gets that job's label all the same: it is never bound, holds
+up the binding of the others where they are not bound yet, and is evicted when the job is over.
 """
 
 from collections.abc import Iterable, Mapping
