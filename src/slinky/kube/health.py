@@ -14,6 +14,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from slinky.kube.errors import ConfigurationError
+
 __all__ = ["Check", "HealthServer"]
 
 log = logging.getLogger(__name__)
@@ -54,7 +56,12 @@ class HealthServer:
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
-            await web.TCPSite(runner, self._host, self._port).start()
+            try:
+                await web.TCPSite(runner, self._host, self._port).start()
+            except OSError as error:
+                raise ConfigurationError(
+                    f"health and metrics cannot be served on port {self._port}: {error.strerror or error}; choose another, or 0 for any that is free"
+                ) from error
             self._port = runner.addresses[0][1]
             log.info("health and metrics on port %d", self._port)
             yield self
