@@ -8,7 +8,7 @@ import yaml
 
 from slinky.bridge.admission_service import configurations, delete_configurations, serve_admission
 from slinky.bridge.settings_reference import reference
-from slinky.cli.bridge_options import Site, logging_options, run_until_told_to_end, site_options
+from slinky.cli.bridge_options import Site, logging_options, run_until_told_to_end, service_options, site_options
 from slinky.kube import Client
 
 __all__ = ["bridge"]
@@ -20,7 +20,7 @@ def bridge() -> None:
 
 
 @bridge.command()
-@site_options
+@service_options
 @click.option(
     "--apply/--no-apply", default=True, show_default=True, help="Write the webhook configurations at start, so that the API server calls."
 )

@@ -17,7 +17,7 @@ import msgspec
 from slinky.bridge.settings import Settings, load_settings
 from slinky.kube import Access, ConfigurationError, from_kubeconfig, in_cluster, load_access
 
-__all__ = ["Site", "logging_options", "run_until_told_to_end", "set_up_logging", "site_options"]
+__all__ = ["Site", "logging_options", "run_until_told_to_end", "service_options", "set_up_logging", "site_options"]
 
 DEFAULT_CONFIG = "/etc/slurm-bridge/config.yaml"
 HOME = "slinky"  # the bridge's namespace where nothing says otherwise
@@ -30,10 +30,13 @@ class Site(msgspec.Struct, frozen=True):
 
     config: Path
     kubeconfig: Path | None
+    health_port: int | None = None
 
     def settings(self) -> Settings:
         """With `namespace` filled in. Raises SettingsError."""
         found = load_settings(self.config)
+        if self.health_port is not None:
+            found = msgspec.structs.replace(found, health_port=self.health_port)
         return found if found.namespace else msgspec.structs.replace(found, namespace=_pods_namespace())
 
     def access(self) -> Access:
@@ -63,6 +66,19 @@ def site_options(command: Command) -> Command:
         return command(*arguments, site=Site(config, kubeconfig), **options)
 
     return with_site
+
+
+def service_options(command: Command) -> Command:
+    """What a process that serves takes besides: --health-port, as part of `site`."""
+
+    @click.option(
+        "--health-port", type=int, help="Port of /livez, /readyz and /metrics, instead of the configuration's; 0 takes a free one."
+    )
+    @functools.wraps(command)
+    def with_port(*arguments: Any, site: Site, health_port: int | None, **options: Any) -> Any:
+        return command(*arguments, site=msgspec.structs.replace(site, health_port=health_port), **options)
+
+    return site_options(with_port)
 
 
 def logging_options(command: Command) -> Command:

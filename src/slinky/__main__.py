@@ -1,0 +1,5 @@
+"""`python -m slinky` is `slinky`."""
+
+from slinky.cli import main
+
+main()
