@@ -5,9 +5,11 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import json
 import re
 import signal
 import socket
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,12 +26,16 @@ from slinky.kube import (
     NAMESPACES,
     PODS,
     Access,
+    AdmissionRequest,
+    AdmissionResponse,
+    AdmissionServer,
     AlreadyExistsError,
     ApiError,
     Client,
     NotFoundError,
     PatchKind,
     Resource,
+    SelfMadeCertificate,
     from_kubeconfig,
 )
 from slinky.sandbox.handle import Sandbox
@@ -83,13 +89,13 @@ class Webhook:
         self.config = folder / "config.yaml"
         self.kubeconfig = sandbox.kubeconfig
         self.log = folder / "log"
-        self._port, self._health = free_port(), free_port()
-        self._url = f"https://{sandbox.record.addresses.host}:{self._port}"
+        self.host, self.port, self._health = sandbox.record.addresses.host, free_port(), free_port()
+        self._url = f"https://{self.host}:{self.port}"
         self._process: asyncio.subprocess.Process | None = None
         self._probe = ""
 
     def configure(self, *, fail_open: bool = False, by_label: bool = False) -> None:
-        admission = {"port": self._port, "url": self._url, "configuration": self.name, "failOpen": fail_open}
+        admission = {"port": self.port, "url": self._url, "configuration": self.name, "failOpen": fail_open}
         managed: dict[str, Any] = {"managedNamespaces": [self.managed]}
         if by_label:
             managed = {"managedNamespaceSelector": {"matchLabels": {LABEL: self.name}}}
@@ -371,6 +377,83 @@ async def test_while_it_is_dead_nobody_else_is_held_up(webhook: Webhook, fail_op
         await webhook.refused(pod("meanwhile"), 'failed calling webhook "managed-pods.bridge.slinky.slurm.net"')
     await webhook.start()
     assert webhook.is_taken_in(await webhook.create(pod("after")))
+
+
+async def test_a_container_that_another_webhook_adds_later_is_of_the_task_too(webhook: Webhook, sandbox: Sandbox) -> None:
+    """As a service mesh does. Ours is asked again, and changes what is new only."""
+    webhook.configure()
+    await webhook.start()
+
+    def inject(request: AdmissionRequest) -> AdmissionResponse:
+        document = request.document()
+        containers = document["spec"]["containers"]
+        if len(containers) == 1:
+            containers.append({"name": "proxy", "image": "none"})
+        return AdmissionResponse.mutate(request, document)
+
+    host, name = sandbox.record.addresses.host, f"z-{webhook.name}"
+    certificate = SelfMadeCertificate(webhook.bridge, "mesh", webhook.home, [host], mutating=[name])
+    async with AdmissionServer({"/inject": inject}, certificate, host=host, port=0).running() as mesh:
+        hook = {
+            "name": "inject.mesh.example",
+            "clientConfig": {"url": f"https://{host}:{mesh.port}/inject"},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": webhook.managed}},
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+        }
+        await webhook.bridge.create(MUTATING, {"metadata": {"name": name}, "webhooks": [hook]})
+        try:
+            made: list[dict[str, Any]] = []
+
+            async def injected() -> bool:
+                made.append(await webhook.create(pod(f"p{next(_numbers)}")))
+                return len(made[-1]["spec"]["containers"]) == 2
+
+            await eventually("the mesh was asked too", injected)
+        finally:
+            await webhook.bridge.delete(MUTATING, name)
+    environments = [[variable["name"] for variable in container["env"]] for container in made[-1]["spec"]["containers"]]
+    assert environments[0] == environments[1]
+    assert made[-1]["metadata"]["finalizers"] == [FINALIZER]
+    tolerations = [toleration["key"] for toleration in made[-1]["spec"]["tolerations"]]
+    assert tolerations.count(MANAGED_NODE) == 1
+
+
+async def test_what_it_was_asked_before_it_was_told_to_end_is_answered(webhook: Webhook) -> None:
+    webhook.configure()
+    await webhook.start()
+    kind = {"version": "v1", "kind": "Pod"}
+    asked = {"uid": "u", "kind": kind, "namespace": webhook.managed, "operation": "CREATE", "object": pod("p")}
+    body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}).encode()
+    head = (
+        f"POST /pods HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
+    )
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection(webhook.host, webhook.port, ssl=trusting)
+    try:
+        writer.write(head.encode())
+        assert b"100 Continue" in await reader.readuntil(b"\r\n\r\n"), "it is being served"
+        ending = asyncio.create_task(webhook.end(signal.SIGTERM))
+
+        async def closed() -> bool:
+            try:
+                _, other = await asyncio.open_connection(webhook.host, webhook.port)
+            except OSError:
+                return True
+            other.close()
+            return False
+
+        await eventually("it took no new connections", closed)
+        writer.write(body)
+        assert b" 200 OK" in await reader.readuntil(b"\r\n\r\n")
+        assert b'"allowed":true' in await reader.read()
+        assert await ending == 0
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
 
 
 async def test_it_ends_when_told_to_and_can_be_got_rid_of(webhook: Webhook, cli: Cli) -> None:

@@ -24,6 +24,7 @@ __all__ = ["AdmissionServer", "Handler", "OnFailure"]
 log = logging.getLogger(__name__)
 
 BODY_LIMIT = 16 * 1024 * 1024  # an object and its old self, each as large as etcd takes, as JSON
+FINISH_SECONDS = 5.0
 DEADLINE = 8.0  # the API server waits for 10 s unless the configuration says otherwise
 
 Handler = Callable[[AdmissionRequest], AdmissionResponse | Awaitable[AdmissionResponse]]
@@ -57,6 +58,9 @@ class AdmissionServer:
         self._deadline = deadline
         self._body_limit = body_limit
         self._observer = observer
+        self._serving = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def port(self) -> int:
@@ -70,15 +74,38 @@ class AdmissionServer:
                 application.router.add_post(path, self._serve)
             runner = web.AppRunner(application, access_log=None, shutdown_timeout=5.0)
             await runner.setup()
+            site = web.TCPSite(runner, self._host, self._port, ssl_context=context)
             try:
-                await web.TCPSite(runner, self._host, self._port, ssl_context=context).start()
+                await site.start()
                 self._port = runner.addresses[0][1]
                 log.info("admission on port %d: %s", self._port, ", ".join(self._handlers))
-                yield self
+                try:
+                    yield self
+                finally:
+                    await site.stop()
+                    await self._finish()
             finally:
                 await runner.cleanup()
 
+    async def _finish(self) -> None:
+        """Answer what has begun to arrive: aiohttp's own end drops what comes of a body after it."""
+        try:
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("%d reviews are left unanswered after %g s", self._serving, FINISH_SECONDS)
+
     async def _serve(self, http: web.Request) -> web.Response:
+        self._serving += 1
+        self._idle.clear()
+        try:
+            return await self._answer(http)
+        finally:
+            self._serving -= 1
+            if not self._serving:
+                self._idle.set()
+
+    async def _answer(self, http: web.Request) -> web.Response:
         started = time.perf_counter()
         try:
             async with asyncio.timeout(self._deadline):
