@@ -80,6 +80,7 @@ class NodeController:
         self._queue: WorkQueue[str] = WorkQueue(backoff=Backoff(first=0.5, most=60.0))
         self._first: set[str] | None = None  # names of the first pass that were not looked at yet
         self._standings = NodeStandings(nodes, events, metrics)
+        self._unseen: set[str] = set()  # made by us, and not followed yet
         self._differs_since: dict[str, float] = {}
         self._renewing: set[str] = set()
         self._want_room: dict[str, None] = {}
@@ -192,6 +193,7 @@ class NodeController:
     async def _look(self, name: str) -> bool:
         """Plan and act until there is nothing more to do. False where it should be looked at again later."""
         fresh = False
+        await self._confirm(name)
         for _ in range(MOST_STEPS):
             action = plan_node(self._snapshot(name))
             if not fresh and _needs_a_fresh_look(action):
@@ -212,6 +214,14 @@ class NodeController:
                 return self._rest(name, Refuse(problem), again=True)
         return False
 
+    async def _confirm(self, name: str) -> None:
+        """What was made and vanishes again before it is followed, following would never tell of."""
+        if name in self._registry.followed or name not in self._registry.held:
+            self._unseen.discard(name)
+        elif name in self._unseen:
+            await self._registry.refresh(name)
+            self._queue.add_after(name, 2 * self._pace.slowest)
+
     async def _try(self, name: str, action: NodeAction) -> str:
         """What Slurm has against it, if that will not be other after the next look; "" where it was done, or another look will tell."""
         try:
@@ -229,6 +239,8 @@ class NodeController:
     async def _act(self, name: str, action: NodeAction) -> None:
         match action:
             case Create(description):
+                self._unseen.add(name)
+                self._queue.add_after(name, 2 * self._pace.slowest)
                 await self._registry.create(description)
                 gres = ", ".join(f"{found.count} {found.name}" for found in description.gres) or "no GRES"
                 note = f"in Slurm with {description.cpus} CPUs, {description.real_memory} MiB, {gres}, features {','.join(description.features)}"

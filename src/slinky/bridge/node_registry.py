@@ -22,6 +22,7 @@ NAMES_SECONDS = 10.0
 class NodeRegistry:
     def __init__(self, slurm: SlurmClient, cluster: str) -> None:
         self.held: dict[str, Node] = {}
+        self.followed: set[str] = set()  # of these it is told when they go
         self._slurm = slurm
         self._cluster = cluster
         self._unmarked: dict[str, str] = {}
@@ -43,11 +44,14 @@ class NodeRegistry:
 
     async def follow(self, pace: Pace) -> AsyncIterator[str]:
         """The names of nodes that came, went or have another state; for ever."""
+        self.followed.clear()
         async for transition in self._slurm.nodes.watch(pace):
             if transition.after is None:
                 self.held.pop(transition.name, None)
+                self.followed.discard(transition.name)
             else:
                 self.held[transition.name] = transition.after
+                self.followed.add(transition.name)
             yield transition.name
 
     async def is_named(self, name: str) -> bool:
