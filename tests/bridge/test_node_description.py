@@ -87,6 +87,13 @@ def test_two_kinds_of_device_that_are_one_gres_are_added_up() -> None:
     assert "Gres=gpu:5 " in line(a_node(allocatable={"nvidia.com/gpu": "4", "amd.com/gpu": "1"}))
 
 
+def test_two_types_of_one_gres_are_refused_as_slurm_would() -> None:
+    why = refusal(
+        a_node(allocatable={"nvidia.com/gpu": "4", "amd.com/gpu": "1"}), Settings(gres={"nvidia.com/gpu": "gpu:h100", "amd.com/gpu": "gpu"})
+    )
+    assert "GRES gpu would be of two types (no type and h100)" in why
+
+
 def test_no_device_is_no_gres() -> None:
     assert "Gres" not in line(a_node(allocatable={"nvidia.com/gpu": "0"}))
 

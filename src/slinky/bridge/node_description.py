@@ -5,6 +5,7 @@ stay true: what Slurm is told is never more than Kubernetes can give (CPUs and m
 called `all` ends slurmctld 26.05, and one whose address does not resolve makes it stall.
 """
 
+import itertools
 import re
 from fractions import Fraction
 
@@ -121,7 +122,14 @@ def _gres(node: Node, settings: Settings) -> list[NodeGres]:
         if count > 0:
             name, _, kind = gres.partition(":")
             counts[name, kind] = counts.get((name, kind), 0) + count
-    return [NodeGres(name=name, type=kind, count=count) for (name, kind), count in sorted(counts.items())]
+    found = [NodeGres(name=name, type=kind, count=count) for (name, kind), count in sorted(counts.items())]
+    for one, other in itertools.pairwise(found):
+        if one.name == other.name:
+            types = f"{one.type or 'no type'} and {other.type or 'no type'}"
+            raise _CannotError(
+                f"its GRES {one.name} would be of two types ({types}), and Slurm takes one type per node that is made at run time"
+            )
+    return found
 
 
 def _features(node: Node, settings: Settings) -> list[str]:
