@@ -22,7 +22,7 @@ from tests.conftest import Starter
 
 pytestmark = pytest.mark.sandbox
 
-NUMBER = 24
+NUMBER = 32
 CLUSTER = "test"
 BRIDGE = Settings(partition="bridge", nodes=NodeSettings(settle_seconds=0.2))
 
@@ -245,6 +245,32 @@ async def test_other_resources_are_registered_anew_when_the_jobs_have_ended(site
         await site.slurm.jobs.cancel(job)
         found = await site.until_in_slurm(node, lambda found: found.cpus == 32 and found.takes_jobs, "of 32 CPUs")
         assert found.gres == "gpu:4"
+
+
+async def test_few_nodes_are_drained_at_once_to_be_registered_anew(site: Site) -> None:
+    names = [f"kwok-{next(_numbers):02}" for _ in range(4)]
+
+    async def draining() -> int:
+        return sum(found.name in names and "DRAIN" in found.states for found in await site.slurm.nodes.all())
+
+    async with site.bridge():
+        for name in names:
+            await site.label(name, "bridge", f"own-{name}")
+            await site.until_in_slurm(name)
+        jobs = {name: await site.job(name, f"own-{name}") for name in names}
+        for name in names:
+            await site.kube.patch(NODES, name, {"status": {"allocatable": {"cpu": "32"}}}, subresource="status")
+
+        async def first_drained() -> bool:
+            return await draining() == 1
+
+        await site.until("one node was drained", first_drained)
+        await _another_is_registered(site)
+        assert await draining() == 1
+        for job in jobs.values():
+            await site.slurm.jobs.cancel(job)
+        for name in names:
+            await site.until_in_slurm(name, lambda found: found.cpus == 32 and found.takes_jobs, "of 32 CPUs")
 
 
 async def test_a_hybrid_node_is_never_touched(site: Site, node: str) -> None:
