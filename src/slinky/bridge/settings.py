@@ -81,6 +81,12 @@ class NodeSettings(_Section, frozen=True):
     ] = []
     reserved_cpus: Annotated[int, Help("CPUs of each node's allocatable that are kept from Slurm, for DaemonSets.")] = 0
     reserved_memory_mib: Annotated[int, Help("The same for memory, in MiB.")] = 0
+    settle_seconds: Annotated[
+        float,
+        Help(
+            "A registered node whose CPUs, memory or GPUs change is registered anew once they have been other for this long: a device plugin that restarts has none for a while."
+        ),
+    ] = 30.0
 
 
 class AdmissionSettings(_Section, frozen=True):

@@ -1,0 +1,150 @@
+"""What Slurm should know of a Kubernetes node: pure, no questions asked.
+
+Comes in: a Node and the settings. Goes out: the description under which it is registered as an external node; or why it cannot be; or that it is none of this module's business. What must
+stay true: what Slurm is told is never more than Kubernetes can give (CPUs and memory are rounded down, what is kept back is taken off); no text that slurmctld would choke on is passed on: a node
+called `all` ends slurmctld 26.05, and one whose address does not resolve makes it stall.
+"""
+
+import itertools
+import re
+from fractions import Fraction
+
+import msgspec
+
+from slinky.bridge.keys import EXTERNAL_NODE, EXTERNAL_NODE_PARTITIONS, SLURM_NODE_NAME, TOPOLOGY
+from slinky.bridge.quantities import QuantityError, quantity
+from slinky.bridge.settings import Settings
+from slinky.kube import Node
+from slinky.slurm import NodeDescription, NodeGres
+
+__all__ = ["Hybrid", "Unregistrable", "Wanted", "Wish", "wish_of"]
+
+ADDRESSES = ("InternalIP", "ExternalIP", "Hostname")
+RESERVED = frozenset({"all", "default"})  # the first ends slurmctld, the second changes what it assumes of all nodes
+MOST_CPUS = 65535  # of a socket, to Slurm
+MEBIBYTE = 1048576
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_FEATURE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/=+-]*")  # none of what has a meaning in `--constraint`
+_TOPOLOGY = re.compile(r"[A-Za-z0-9_.:,/+-]+")
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """It should be registered like this."""
+
+    description: NodeDescription
+
+
+class Unregistrable(msgspec.Struct, frozen=True):
+    """It should be registered, and cannot be; `why` is a sentence for people."""
+
+    why: str
+
+
+class Hybrid(msgspec.Struct, frozen=True):
+    """It has a slurmd of its own: Slurm's node is left alone, whatever it is called."""
+
+
+Wish = Wanted | Unregistrable | Hybrid | None
+
+
+class _CannotError(ValueError):
+    pass
+
+
+def wish_of(node: Node | None, settings: Settings) -> Wish:
+    """None where nobody asks for the node to be registered, or there is no such node."""
+    if node is None:
+        return None
+    if SLURM_NODE_NAME in node.metadata.labels:
+        return Hybrid()
+    if EXTERNAL_NODE not in node.metadata.labels:
+        return None
+    try:
+        return Wanted(_description(node, settings))
+    except (_CannotError, QuantityError) as error:
+        return Unregistrable(f"Node {node.metadata.name} cannot be registered in Slurm: {error}")
+
+
+def _description(node: Node, settings: Settings) -> NodeDescription:
+    cpus = int(_allocatable(node, "cpu")) - settings.nodes.reserved_cpus
+    memory = int(_allocatable(node, "memory") / MEBIBYTE) - settings.nodes.reserved_memory_mib
+    if not 1 <= cpus <= MOST_CPUS:
+        raise _CannotError(_too_little("CPUs", cpus, settings.nodes.reserved_cpus, "nodes.reservedCpus"))
+    if memory < 1:
+        raise _CannotError(_too_little("MiB of memory", memory, settings.nodes.reserved_memory_mib, "nodes.reservedMemoryMib"))
+    return NodeDescription(
+        name=_name(node),
+        address=_address(node),
+        cpus=cpus,
+        boards=1,
+        sockets_per_board=1,
+        cores_per_socket=cpus,
+        threads_per_core=1,
+        real_memory=memory,
+        features=_features(node, settings),
+        gres=_gres(node, settings),
+        topology=_topology(node),
+    )
+
+
+def _name(node: Node) -> str:
+    name = node.metadata.name
+    if name.lower() in RESERVED:
+        raise _CannotError(f"Slurm keeps the name {name} for itself; the node needs another one")
+    if not _NAME.fullmatch(name):
+        raise _CannotError(f"Slurm's names hold letters, digits, dots, hyphens and underscores only, and {name!r} does not")
+    return name
+
+
+def _address(node: Node) -> str:
+    for kind in ADDRESSES:
+        for found in node.status.addresses:
+            if found.type == kind and found.address:
+                return found.address
+    raise _CannotError(f"its status has no address ({', '.join(ADDRESSES)}), and slurmctld stalls on a node without one")
+
+
+def _allocatable(node: Node, resource: str) -> Fraction:
+    return quantity(node.status.allocatable.get(resource, "0"))
+
+
+def _too_little(what: str, number: int, reserved: int, setting: str) -> str:
+    less = f" once {setting} ({reserved}) is taken off" if reserved else ""
+    return f"its allocatable leaves {number} {what}{less}; it must be at least 1" + (f" and at most {MOST_CPUS}" if what == "CPUs" else "")
+
+
+def _gres(node: Node, settings: Settings) -> list[NodeGres]:
+    """Several resources may be one GRES: their numbers are added up."""
+    counts: dict[tuple[str, str], int] = {}
+    for resource, gres in settings.gres.items():
+        count = int(_allocatable(node, resource))
+        if count > 0:
+            name, _, kind = gres.partition(":")
+            counts[name, kind] = counts.get((name, kind), 0) + count
+    found = [NodeGres(name=name, type=kind, count=count) for (name, kind), count in sorted(counts.items())]
+    for one, other in itertools.pairwise(found):
+        if one.name == other.name:
+            types = f"{one.type or 'no type'} and {other.type or 'no type'}"
+            raise _CannotError(
+                f"its GRES {one.name} would be of two types ({types}), and Slurm takes one type per node that is made at run time"
+            )
+    return found
+
+
+def _features(node: Node, settings: Settings) -> list[str]:
+    asked = (word.strip() for word in node.metadata.annotations.get(EXTERNAL_NODE_PARTITIONS, "").split(","))
+    features = list(dict.fromkeys(word for word in asked if word)) or settings.nodes.features or [settings.partition]
+    for feature in features:
+        if not _FEATURE.fullmatch(feature):
+            raise _CannotError(
+                f"{feature!r} (annotation {EXTERNAL_NODE_PARTITIONS}) cannot be a feature in Slurm: letters, digits and _.:/=+- only"
+            )
+    return list(features)
+
+
+def _topology(node: Node) -> str:
+    text = node.metadata.annotations.get(TOPOLOGY, "").strip()
+    if text and not _TOPOLOGY.fullmatch(text):
+        raise _CannotError(f"{text!r} (annotation {TOPOLOGY}) is no topology such as topo-switch:s1,topo-block:b1")
+    return text

@@ -1,0 +1,58 @@
+"""How the bridge knows the nodes that it registered in Slurm: after a restart of its own or of slurmctld, and among everyone else's.
+
+The mark is a node's `extra`: one JSON object with the Kubernetes cluster's ID. slurmctld takes no `extra` with a new node, so a node is born with a `reason` that says the same and lasts until
+the first change of the node, which is the mark. What must stay true: whoever was created by us is known as ours at every moment, also where this process ended between the two; a node that says
+anything else is somebody else's.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from slinky.slurm import Node
+
+__all__ = ["Owner", "birth_reason", "mark_for", "owner_of", "topology_of"]
+
+VERSION = 1
+
+Owner = Literal["ours", "born", "nobody", "other"]  # `born`: ours, and not marked yet
+
+
+class _Mark(msgspec.Struct, omit_defaults=True):
+    """`topology` is what was asked for: Slurm tells it back in words of its own."""
+
+    slinky: int = 0
+    cluster: str = ""
+    topology: str = ""
+
+
+def mark_for(cluster: str, topology: str = "") -> str:
+    return msgspec.json.encode(_Mark(slinky=VERSION, cluster=cluster, topology=topology)).decode()
+
+
+def birth_reason(cluster: str) -> str:
+    said = "".join(letter if letter.isprintable() and letter != '"' else "?" for letter in cluster)
+    return f"slurm-bridge: registered by Kubernetes cluster {said}"
+
+
+def owner_of(node: Node, cluster: str) -> Owner:
+    if node.extra:
+        mark = _read(node.extra)
+        return "ours" if mark is not None and mark.cluster == cluster else "other"
+    if node.reason == birth_reason(cluster):
+        return "born"
+    return "other" if node.reason.startswith(birth_reason("")) else "nobody"
+
+
+def topology_of(node: Node) -> str:
+    """What was asked for when it was marked."""
+    mark = _read(node.extra)
+    return mark.topology if mark else ""
+
+
+def _read(text: str) -> _Mark | None:
+    try:
+        mark = msgspec.json.decode(text, type=_Mark)
+    except msgspec.DecodeError:
+        return None
+    return mark if mark.slinky == VERSION else None

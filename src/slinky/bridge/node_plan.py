@@ -1,0 +1,221 @@
+"""What to do next about one node: the place where the registration's correctness lives.
+
+Comes in: what Kubernetes wants of the node and what Slurm has under its name, at one moment. Goes out: the one action to be taken now, or None where all is as it should be. Pure: it asks
+nobody and remembers nothing, so it can be run again at any time, after a restart too, and leads to the same end.
+
+What must stay true, whatever happened before:
+- A node that is not marked as ours, or is not external, is never changed or removed. One that nobody marked is made ours only where it is exactly what would be registered.
+- A node is removed only when it takes no jobs and has none, and when no live job names it (Slurm would refuse every change of that job).
+- Only our own drain is undone.
+"""
+
+import re
+from typing import Literal
+
+import msgspec
+
+from slinky.bridge.node_description import Hybrid, Unregistrable, Wanted, Wish
+from slinky.bridge.node_mark import Owner, mark_for, owner_of, topology_of
+from slinky.slurm import Node, NodeChange, NodeDescription
+
+__all__ = [
+    "LEAVING",
+    "RENEWING",
+    "Create",
+    "Delete",
+    "Drain",
+    "Mark",
+    "NodeAction",
+    "NodeSnapshot",
+    "Refuse",
+    "Undrain",
+    "Update",
+    "Wait",
+    "has_same_shape",
+    "plan_node",
+]
+
+OURS = "slurm-bridge:"  # how the reason of every drain of the bridge's begins; the two below are the registration's own
+LEAVING = f"{OURS} leaving:"
+RENEWING = f"{OURS} renewing:"
+
+_GRES = re.compile(r"([^:,()]+)(?::([^:,()]+))?:(\d+)([KMGTP]?)(?:\([^)]*\))?")
+
+
+class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """`may_renew`: it may be drained now to be registered anew. `named`: some live job names it, to be used or to be left out."""
+
+    name: str
+    wish: Wish
+    found: Node | None
+    cluster: str
+    may_renew: bool = True
+    named: bool = False
+
+
+class Create(msgspec.Struct, frozen=True):
+    description: NodeDescription
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Write the mark: on a node that was just born, or on one that is taken over."""
+
+    mark: str
+
+
+class Update(msgspec.Struct, frozen=True):
+    change: NodeChange
+
+
+class Drain(msgspec.Struct, frozen=True):
+    reason: str
+
+
+class Undrain(msgspec.Struct, frozen=True):
+    pass
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """`again`: it is registered anew right after."""
+
+    again: bool
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """Nothing can be done, and people should know."""
+
+    why: str
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Nothing can be done yet. `until`: its jobs have ended; a place among those that are renewed is free; whoever drained it resumes it."""
+
+    until: Literal["free", "room", "resumed"]
+    why: str
+
+
+NodeAction = Create | Mark | Update | Drain | Undrain | Delete | Refuse | Wait
+
+
+def plan_node(now: NodeSnapshot) -> NodeAction | None:
+    found, wish = now.found, now.wish
+    if isinstance(wish, Hybrid):
+        return None
+    if found is None:
+        return Create(wish.description) if isinstance(wish, Wanted) else _said(wish)
+    owner = owner_of(found, now.cluster)
+    if not found.is_external or owner in ("other", "nobody"):
+        return _of_others(now, found, wish, owner) if isinstance(wish, Wanted) else _said(wish)
+    if owner == "born":  # before anything else: any change takes the reason away by which we know it
+        return Mark(mark_for(now.cluster, wish.description.topology if isinstance(wish, Wanted) else ""))
+    if isinstance(wish, Wanted):
+        return _keep(now, found, wish.description)
+    if wish is None or _is_drained(found, LEAVING):
+        return _leave(now, found)
+    return _said(wish)  # as it is registered, it stays
+
+
+def _said(wish: Unregistrable | None) -> Refuse | None:
+    return Refuse(wish.why) if wish else None
+
+
+def _of_others(now: NodeSnapshot, found: Node, wish: Wanted, owner: Owner) -> NodeAction:
+    """Somebody else's node has the name."""
+    if not found.is_external:
+        return Refuse(
+            f"Slurm has a node {now.name} with a slurmd: it is left as it is (a node with a kubelet and a slurmd needs no registration)"
+        )
+    if owner == "other":
+        return Refuse(f"Slurm's external node {now.name} is another's ({(found.extra or found.reason)[:200]}): it is left as it is")
+    differing = _differences(found, wish.description)
+    if not differing:
+        return Mark(mark_for(now.cluster, wish.description.topology))
+    return Refuse(
+        f"Slurm's external node {now.name} was not registered by this bridge and has other {' and '.join(differing)}: it is left as it is; once it is deleted it is registered anew"
+    )
+
+
+def _keep(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeAction | None:
+    if not has_same_shape(found, wanted):
+        return _renew(now, found, wanted)
+    change = _change(found, wanted, now.cluster)
+    if change is not None:
+        return Update(change)
+    return Undrain() if _is_drained(found, LEAVING) or _is_drained(found, RENEWING) else None
+
+
+def _renew(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeAction:
+    """CPUs, memory and GRES of a node cannot be changed: it is removed and made again when its jobs have ended.
+
+    A drain that is not ours would be lost with the node, so it is waited for. A node that only grew is not drained while it has jobs: what is registered is there.
+    """
+    if not _takes_jobs(found):
+        if not found.reason.startswith(OURS):
+            return Wait("resumed", f"it was drained or put down by somebody else ({found.reason or 'no reason given'})")
+        return Wait("free", "its jobs have not ended") if found.is_busy else Delete(again=True)
+    if found.is_busy and _only_grew(found, wanted):
+        return Wait("free", "it has grown, and its jobs have not ended")
+    if not now.may_renew:
+        return Wait("room", "as many nodes as may be are being registered anew, or its resources have only just changed")
+    return Drain(f"{RENEWING} its resources in Kubernetes have changed")
+
+
+def _leave(now: NodeSnapshot, found: Node) -> NodeAction:
+    if _takes_jobs(found):
+        return Drain(f"{LEAVING} no Kubernetes node asks for it any more")
+    if found.is_busy:
+        return Wait("free", "its jobs have not ended")
+    if now.named:
+        return Wait("free", "a live job names it, and could not be changed any more without it")
+    return Delete(again=False)
+
+
+def _takes_jobs(found: Node) -> bool:
+    return "DRAIN" not in found.states and not found.is_down
+
+
+def _is_drained(found: Node, reason: str) -> bool:
+    return "DRAIN" in found.states and found.reason.startswith(reason)
+
+
+def has_same_shape(found: Node, wanted: NodeDescription) -> bool:
+    return (found.cpus, found.real_memory, _gres_found(found)) == (wanted.cpus, wanted.real_memory, _gres_wanted(wanted))
+
+
+def _only_grew(found: Node, wanted: NodeDescription) -> bool:
+    gres = _gres_wanted(wanted)
+    grew = all(gres.get(kind, 0) >= count for kind, count in _gres_found(found).items())
+    return grew and (wanted.cpus or 0) >= found.cpus and (wanted.real_memory or 0) >= found.real_memory
+
+
+def _differences(found: Node, wanted: NodeDescription) -> list[str]:
+    pairs = {
+        "CPUs": (found.cpus, wanted.cpus),
+        "memory": (found.real_memory, wanted.real_memory),
+        "GRES": (_gres_found(found), _gres_wanted(wanted)),
+        "features": (set(found.features), set(wanted.features)),
+        "address": (found.address, wanted.address),
+    }
+    return [what for what, (is_so, should_be) in pairs.items() if is_so != should_be]
+
+
+def _change(found: Node, wanted: NodeDescription, cluster: str) -> NodeChange | None:
+    """What can be changed in place. Active features go along: without them Slurm refuses the change as soon as they were ever set by themselves."""
+    change = NodeChange()
+    if set(found.features) != set(wanted.features):
+        change.features = change.features_act = wanted.features
+    if found.address != wanted.address:
+        change.address = [wanted.address]
+    if topology_of(found) != wanted.topology:
+        change.topology_str, change.extra = wanted.topology, mark_for(cluster, wanted.topology)
+    return None if change == NodeChange() else change
+
+
+def _gres_wanted(wanted: NodeDescription) -> dict[tuple[str, str], int]:
+    return {(gres.name, gres.type): gres.count for gres in wanted.gres}
+
+
+def _gres_found(found: Node) -> dict[tuple[str, str], int]:
+    """`gpu:h100:8(S:0-1),nic:2`; thousands may be written as `4K`."""
+    powers = {letter: 1024**power for power, letter in enumerate(("", "K", "M", "G", "T", "P"))}
+    return {(name, kind or ""): int(count) * powers[power] for name, kind, count, power in _GRES.findall(found.gres)}
