@@ -101,6 +101,14 @@ class Team:
     async def head(self, *command: str) -> str:
         return (await self.sandbox.link.run("head", *command)).strip()
 
+    async def until_accounted(self, job_id: int, line: str) -> None:
+        """slurmdbd hears of it a moment later."""
+
+        async def told() -> bool:
+            return await self.head("sacct", "-X", "-n", "-P", "-j", str(job_id), "-o", "JobName,State,ExitCode,NodeList") == line
+
+        await self.until(f"sacct said {line}", told)
+
     async def delete_all(self) -> None:
         await self.kube.raw("DELETE", f"/api/v1/namespaces/{self.namespace}/pods", body={"gracePeriodSeconds": 0})
 
@@ -113,7 +121,7 @@ def bridge(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     thread.start()
     stack = AsyncExitStack()
     folder = tmp_path_factory.mktemp("bridge")
-    settings = {"managedNamespaceSelector": {"matchLabels": {"bridge": "on"}}, "status": {"seconds": 2, "rate": 50}}
+    settings: dict[str, Any] = {"managedNamespaceSelector": {"matchLabels": {"bridge": "on"}}, "status": {"seconds": 2, "rate": 50}}
 
     async def begin() -> SandboxBridge:
         return await stack.enter_async_context(sandbox_bridge(sandbox, folder, **settings))

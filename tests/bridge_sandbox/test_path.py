@@ -27,8 +27,7 @@ async def test_a_pod_waits_is_bound_where_slurm_says_and_ends_its_job(team: Team
     ended = await team.until_job(job.job_id, state)
     assert ended.exit_code
     assert ended.exit_code.code == code
-    told = await team.head("sacct", "-X", "-n", "-P", "-j", str(job.job_id), "-o", "JobName,State,ExitCode,NodeList")
-    assert told == f"{team.namespace}/p|{state}|{code}:0|{pod.spec.node_name}"
+    await team.until_accounted(job.job_id, f"{team.namespace}/p|{state}|{code}:0|{pod.spec.node_name}")
 
     async def released() -> bool:
         return not (await team.get("p")).metadata.finalizers

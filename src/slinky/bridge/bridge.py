@@ -23,6 +23,7 @@ from slinky.bridge.leadership import Leadership
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.node_controller import NodeController
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
 from slinky.bridge.slurm_nodes import SlurmNodes
@@ -178,6 +179,8 @@ class Bridge:
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
             )
+            if settings.nodes.register:
+                leadership.also(NodeController(nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events).run, "nodes")
             ledger.freed = leadership.reconciler.node_freed
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)

@@ -6,7 +6,8 @@ everything stops, and what was in memory is forgotten.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from slinky.bridge.adoption import Found, found_in, inheritance
 from slinky.bridge.executor import Executor
@@ -56,15 +57,22 @@ class Leadership:
         self._slurm_nodes = slurm_nodes
         self._strays: WorkQueue[int] = WorkQueue(group=lambda _: 0)
         self._key_of_stray: dict[int, WorkloadKey] = {}
+        self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self.adopted = False
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
         self.reconciler = Reconciler(executor, slurm, membership, groups, ledger, slurm_nodes, window, self.poller, teller, metrics)
         teller.standings = self._standing
         slurm_nodes.on_room = self.reconciler.slurm_nodes_changed
 
+    def also(self, service: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Something else that only a leader does, for ever."""
+        self._others[name] = service
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            for name, service in self._others.items():
+                tasks.create_task(service(), name=name)
             tasks.create_task(self._slurm_nodes.run(), name="Slurm's nodes")
             await self._adopt()
             tasks.create_task(self.poller.run(), name="jobs")

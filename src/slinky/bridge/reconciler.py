@@ -18,7 +18,7 @@ from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.placement import Placement, PlacementError, assign, slots_of
 from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, Snapshot, Submit, plan
 from slinky.bridge.poller import JobPoller
-from slinky.bridge.slurm_nodes import SlurmNodes
+from slinky.bridge.slurm_nodes import FRESH_SECONDS, SlurmNodes
 from slinky.bridge.submission import task_annotations
 from slinky.bridge.telling import Teller
 from slinky.bridge.views import pod_view
@@ -139,8 +139,13 @@ class Reconciler:
             self.queue.add(key)
 
     async def _submit(self, key: WorkloadKey, workload: Workload, known: Known) -> None:
-        if missing := self._slurm_nodes.shortfall(self._executor.describe(workload)):
-            self._park(key, known, workload.pods, missing, too_large=True)
+        missing, sure = await self._slurm_nodes.shortfall(self._executor.describe(workload))
+        if missing:
+            if sure:
+                self._park(key, known, workload.pods, missing, too_large=True)
+            else:
+                known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
+                self.queue.add_after(key, FRESH_SECONDS + 0.05)
             self._wake(self._window.leave(key))
             return
         try:

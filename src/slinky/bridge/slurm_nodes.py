@@ -1,38 +1,64 @@
-"""Slurm's nodes, as they are now: one watch for all who need them; and the judgement of what they could hold, remembered until they change."""
+"""What Slurm's nodes could hold: the judgement on a job that no node may be large enough for, remembered until nodes change.
 
-from collections.abc import Callable
+Comes in: Slurm's nodes, by a slow watch, and read anew before anything is kept back. Goes out: what is missing, if anything. What must stay true: what could run is never kept back for long: a "no" counts only if it rests on a list that
+was read after the question.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from slinky.bridge.capacity import NodeRoom, room_of, shortfall
-from slinky.slurm import JobDescription, Node, NodeTransition, Pace, SlurmClient
+from slinky.slurm import JobDescription, Node, Pace, SlurmClient
 
-__all__ = ["SlurmNodes"]
+__all__ = ["FRESH_SECONDS", "Shortfall", "SlurmNodes"]
 
 MOST_JUDGED = 1000
+FRESH_SECONDS = 1.0
+
+
+class Shortfall(NamedTuple):
+    """`missing` is empty where the job could run on nodes that there are. Otherwise, where it is not `sure`, the nodes may have changed since they were read: to be asked again in a second."""
+
+    missing: str
+    sure: bool = True
+
+
+FITS = Shortfall("")
 
 
 class SlurmNodes:
-    """Subscribers are told each transition; `on_room` is called when what nodes have in all is other than before."""
+    """`on_room` is called when what nodes have in all is other than before."""
 
     def __init__(self, slurm: SlurmClient, pace: Pace | None = None) -> None:
         self._slurm = slurm
         self._pace = pace or Pace(fastest=1.0, slowest=5.0)
-        self._subscribers: list[Callable[[NodeTransition], None]] = []
         self._rooms: dict[str, NodeRoom] = {}
         self._judged: dict[object, str] = {}
-        self.nodes: dict[str, Node] = {}
+        self._read_at = float("-inf")
+        self._reading = asyncio.Lock()
+        self._told = True
         self.on_room: Callable[[], None] = lambda: None
 
-    def subscribe(self, told: Callable[[NodeTransition], None]) -> None:
-        self._subscribers.append(told)
+    async def shortfall(self, job: JobDescription) -> Shortfall:
+        """Raises SlurmError where Slurm cannot be asked. The nodes are read at most once a second, whoever asks."""
+        if self._rooms and not self._judge(job):
+            return FITS
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        async with self._reading:
+            if asked - self._read_at > FRESH_SECONDS:
+                self._read_at = loop.time()
+                self._keep(await self._slurm.nodes.all())
+        return Shortfall(self._judge(job), self._read_at >= asked)
 
-    @property
-    def is_synced(self) -> bool:
-        return bool(self.nodes)
+    async def run(self) -> None:
+        """For ever."""
+        async for transition in self._slurm.nodes.watch(self._pace):
+            if transition.before is None or transition.after is None:
+                self._change(transition.name, transition.after)
 
-    def shortfall(self, job: JobDescription) -> str:
-        """Empty where the job could run on nodes that there are, or none is known yet."""
-        if not self.nodes:
-            return ""
+    def _judge(self, job: JobDescription) -> str:
         asked = (job.partition, job.tasks, job.cpus_per_task, job.memory_per_cpu, job.memory_per_node, job.tres_per_task, job.tres_per_node)
         shape = (*asked, job.maximum_nodes)
         if shape not in self._judged:
@@ -41,20 +67,24 @@ class SlurmNodes:
             self._judged[shape] = shortfall(job, self._rooms.values())
         return self._judged[shape]
 
-    async def run(self) -> None:
-        """For ever."""
-        async for transition in self._slurm.nodes.watch(self._pace):
-            self._keep(transition.name, transition.after)
-            for told in self._subscribers:
-                told(transition)
+    def _keep(self, nodes: Iterable[Node]) -> None:
+        found = {node.name: node for node in nodes}
+        for name in self._rooms.keys() - found.keys():
+            self._change(name, None)
+        for name, node in found.items():
+            self._change(name, node)
 
-    def _keep(self, name: str, node: Node | None) -> None:
+    def _change(self, name: str, node: Node | None) -> None:
         before = self._rooms.pop(name, None)
-        if node is None:
-            self.nodes.pop(name, None)
-        else:
-            self.nodes[name] = node
+        if node is not None:
             self._rooms[name] = room_of(node)
         if self._rooms.get(name) != before:
             self._judged.clear()
-            self.on_room()
+            if self._told:
+                self._told = False
+                asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        """Once, however many nodes changed."""
+        self._told = True
+        self.on_room()
