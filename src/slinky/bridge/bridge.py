@@ -181,7 +181,7 @@ class Bridge:
             )
             if settings.nodes.register:
                 leadership.also(NodeController(nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events).run, "nodes")
-            ledger.freed = leadership.reconciler.node_freed
+            ledger.freed = leadership.reconciler.binder.node_freed
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)
             return leadership

@@ -10,7 +10,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from slinky.bridge.adoption import Found, found_in, inheritance
+from slinky.bridge.binding import Binder
 from slinky.bridge.executor import Executor
+from slinky.bridge.jobs import Jobs
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
@@ -19,6 +21,7 @@ from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Groups, Reconciler
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.standing import UNSCHEDULABLE, Standing
+from slinky.bridge.submitting import Submitter
 from slinky.bridge.telling import Teller
 from slinky.bridge.views import job_id_of
 from slinky.bridge.windows import Window
@@ -60,7 +63,18 @@ class Leadership:
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self.adopted = False
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
-        self.reconciler = Reconciler(executor, slurm, membership, groups, ledger, slurm_nodes, window, self.poller, teller, metrics)
+        self.reconciler = Reconciler(
+            executor,
+            membership,
+            groups,
+            Jobs(slurm, self.poller, executor.site.cluster),
+            self.poller,
+            Submitter(executor, slurm_nodes, self.poller, teller, metrics),
+            lambda wake: Binder(executor, slurm, ledger, teller, metrics, wake),
+            window,
+            teller,
+            metrics,
+        )
         teller.standings = self._standing
         slurm_nodes.on_room = self.reconciler.slurm_nodes_changed
 

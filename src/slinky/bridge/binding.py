@@ -1,0 +1,104 @@
+"""A job that has started: its pods into its slots, and onto their nodes.
+
+Comes in: the job, its pods, what Slurm allocated, what Kubernetes counts on the nodes. Goes out: Bindings, all of a workload's at once. What must stay true: nothing is bound to a node that has no room for it in Kubernetes' own
+count; who waits for a node is looked at again when something there goes away.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from slinky.bridge.executor import Executor
+from slinky.bridge.ledger import Ledger
+from slinky.bridge.memory import Known
+from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.placement import Placement, PlacementError, assign, slots_of
+from slinky.bridge.plan import JobView, PodView
+from slinky.bridge.submission import task_annotations
+from slinky.bridge.submitting import all_of
+from slinky.bridge.telling import Teller
+from slinky.bridge.workload import WorkloadKey
+from slinky.kube import Pod
+from slinky.slurm import SlurmClient
+
+__all__ = ["Binder"]
+
+log = logging.getLogger(__name__)
+
+
+class Binder:
+    """`wake(key)` is called for a workload whose node may have room now."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        slurm: SlurmClient,
+        ledger: Ledger,
+        teller: Teller,
+        metrics: BridgeMetrics,
+        wake: Callable[[WorkloadKey], None],
+    ) -> None:
+        self._executor = executor
+        self._slurm = slurm
+        self._ledger = ledger
+        self._teller = teller
+        self._metrics = metrics
+        self._wake = wake
+        self._waiting: dict[str, set[WorkloadKey]] = {}
+
+    def node_freed(self, node: str) -> None:
+        for key in self._waiting.pop(node, ()):
+            self._wake(key)
+
+    async def placements(
+        self, key: WorkloadKey, pods: Sequence[PodView], job: JobView | None, known: Known, wished: Mapping[str, int]
+    ) -> list[Placement]:
+        """Where each pod of the job goes, those that are there already included. None while the job does not run."""
+        if job is None or job.state != "running" or known.submission is None:
+            return []
+        own = [pod for pod in pods if pod.job_id == job.job_id]
+        starting = [pod.uid for pod in own if pod.state == "waiting" and not pod.deleting]
+        if not starting:
+            return []
+        if not known.slots:
+            allocation = await self._slurm.jobs.allocation(job.job_id)
+            try:
+                known.slots = slots_of(known.submission.tasks, known.submission.task, allocation)
+            except PlacementError as error:
+                known.obstacle = str(error)
+                log.warning("%s: %s", key, error)
+                return []
+        held = {pod.uid: pod.rank for pod in own if pod.state == "bound" and pod.rank >= 0}
+        return assign(known.slots, held, starting, wished)
+
+    async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> None:
+        assert known.submission
+        by_node: dict[str, list[Pod]] = {}
+        for placement in placements:
+            by_node.setdefault(placement.node, []).append(pods[placement.uid])
+        for node, here in by_node.items():
+            if obstacle := self._ledger.obstacle(node, here):
+                self._hold(key, node, obstacle, known, here)
+                return
+        known.obstacle = ""
+        for placement in placements:
+            self._ledger.assume(pods[placement.uid], placement.node)
+        await all_of([self._bind_one(pods[placement.uid], placement, known) for placement in placements])
+        self._metrics.bound(known, len(placements))
+        self._teller.bound([(pods[placement.uid], placement.node) for placement in placements], known.submission)
+
+    async def _bind_one(self, pod: Pod, placement: Placement, known: Known) -> None:
+        assert known.submission
+        try:
+            await self._executor.bind(pod, placement.node, task_annotations(known.submission, placement.slot, known.slots))
+        except BaseException:
+            self._ledger.withdraw(pod)
+            raise
+        known.written.ranks[placement.uid] = placement.slot.rank
+
+    def _hold(self, key: WorkloadKey, node: str, obstacle: str, known: Known, pods: Sequence[Pod]) -> None:
+        """Slurm gave it the node; Kubernetes has no room there yet: the containers of the last pod are not gone, or somebody else's are there."""
+        if not known.obstacle:
+            log.info("%s waits before it is bound: %s", key, obstacle)
+            self._teller.held(pods, obstacle)
+        known.obstacle = obstacle
+        self._waiting.setdefault(node, set()).add(key)
