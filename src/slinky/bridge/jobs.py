@@ -20,6 +20,7 @@ __all__ = ["Jobs"]
 
 log = logging.getLogger(__name__)
 
+NEW_SECONDS = 5.0  # how long a job that we submitted may take to show among the states
 SETTLE_SECONDS = 10.0  # how long a job must be unknown to an answering Slurm before it counts as lost
 
 
@@ -40,7 +41,12 @@ class Jobs:
         status = self._poller.states.get(known.job_id)
         if status is not None and known.submission and known.verified == self._poller.epoch and not status.is_finished:
             return job_view(status, known.job_id, known.submission.tasks)
+        if status is None and known.submission and known.verified == self._poller.epoch and self._is_new(known):
+            return JobView(job_id=known.job_id, state="pending", tasks=known.submission.tasks)  # the poller has not looked since
         return await self._asked(key, known)
+
+    def _is_new(self, known: Known) -> bool:
+        return asyncio.get_running_loop().time() - known.submitted_at < NEW_SECONDS
 
     async def _asked(self, key: WorkloadKey, known: Known) -> JobView:
         epoch = self._poller.epoch

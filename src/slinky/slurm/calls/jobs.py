@@ -100,9 +100,10 @@ class Jobs:
         """All jobs, in full: 8 to 27 KB each. For thousands of them use `stream` or `states`."""
         return (await self._connection.read("slurm/jobs/", _JOBS, lane=Lane.BULK)).jobs or []
 
-    async def stream(self) -> AsyncIterator[Job]:
-        """All jobs, in full, one by one as they arrive: in memory there is never more than one and a piece."""
-        async for job in stream_jobs(self._connection):
+    async def stream(self, *, learn: bool = False) -> AsyncIterator[Job]:
+        """All jobs, in full, one by one as they arrive: in memory there is never more than one and a piece. With `learn` their markers are remembered, which a first submit with `once` would read them all for."""
+        jobs = stream_jobs(self._connection)
+        async for job in self._markers.learn(jobs) if learn else jobs:
             yield job
 
     async def states(self, job_ids: Iterable[int] | None = None) -> list[JobStatus]:
