@@ -5,6 +5,7 @@ import datetime as dt
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -50,7 +51,8 @@ def _show(rows: list[Row]) -> None:
     table = Table(*COLUMNS)
     for row in rows:
         table.add_row(*row.cells)
-    Console().print(table)
+    console = Console(width=None if sys.stdout.isatty() else 170)
+    console.print(table)
 
 
 def _write(rows: list[Row], results: Path, name: str) -> None:

@@ -1,7 +1,7 @@
 """One measured figure, the limit that was measured beside it in the same run, and what the figure should be."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ __all__ = ["Row", "against"]
 
 @dataclass(frozen=True)
 class Row:
-    """At most `at_most`, at least `at_least`, where there is a goal at all. Where there is a `ratio` (to the `limit`), the goal is for that; else for the figure."""
+    """At most `at_most`, at least `at_least`, where there is a goal at all. Where there is a `ratio` (to the `limit`), the goal is for that; else for the figure. `details` are for the JSON only."""
 
     what: str
     figure: float
@@ -19,6 +19,7 @@ class Row:
     at_least: float | None = None
     limit: float | None = None
     ratio: float | None = None
+    details: Mapping[str, float] | None = None
 
     @property
     def met(self) -> bool | None:

@@ -96,5 +96,6 @@ def _workshop() -> Path:
     """Where the bridge's configuration and log lie: worth having when a figure surprises, but not among the results."""
     folder = Path(__file__).parents[2] / "artefacts" / "bench"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "bridge.log").unlink(missing_ok=True)
+    for log in folder.glob("*.log"):
+        log.unlink()
     return folder

@@ -4,9 +4,10 @@ Slurm's calls are counted by slurmctld, Kubernetes' by the bridge's own /metrics
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.bridge.ground import Ground
 from bench.bridge.process import Bridge
@@ -30,7 +31,7 @@ POLLS = frozenset(
         "REQUEST_JOB_INFO",
     }
 )
-APART = ("pods/status", "events", "leases")  # what people see, and who leads
+APART = re.compile(r"/status$| events| leases")  # what people see, and who leads
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Meter:
         slurm = _per_pod(self._slurm, await self._ground.calls(), pods)
         kube = _per_pod(self._kube, await self._bridge.kube_calls(), pods)
         writes = {call: count for call, count in kube.items() if not call.startswith("GET ")}
-        apart = {call for call in writes if call.endswith(APART)}
+        apart = {call for call in writes if APART.search(call)}
         return Costs(
             cpu_ms=cpu * 1000,
             slurm=sum(count for name, count in slurm.items() if name not in POLLS),
@@ -79,10 +80,10 @@ async def flat(trial: Trial) -> list[Row]:
     others = trial.sizes.others
     trial.say("waiting until Slurm has forgotten the jobs before")
     await trial.ground.forgotten()
-    alone, alone_idle = await _burst(trial, "alone", 0)
+    alone, alone_idle, alone_start = await _burst(trial, "alone", 0)
     trial.say(f"submitting {others:,} other jobs")
     await trial.ground.forgotten()
-    beside, beside_idle = await _burst(trial, "beside", others)
+    beside, beside_idle, beside_start = await _burst(trial, "beside", others)
     here = f"with {others:,} other jobs, of the same with none"
     pairs = [
         ("CPU of ours a pod", alone.cpu_ms, beside.cpu_ms, "ms", 1.2),
@@ -92,11 +93,13 @@ async def flat(trial: Trial) -> list[Row]:
         ("status, Events, Lease: writes a pod", alone.writes_apart, beside.writes_apart, "calls", None),
         ("reads from Kubernetes a pod", alone.reads, beside.reads, "calls", None),
         ("CPU of ours while nothing happens", alone_idle, beside_idle, "% of a core", None),
+        ("start of the bridge to its first pod bound", alone_start, beside_start, "s", None),
     ]
-    return [
+    rows = [
         Row(f"{what}, {here}", there, unit, limit=before, ratio=there / before if before else None, at_most=goal if before else None)
         for what, before, there, unit, goal in pairs
     ]
+    return [replace(rows[0], details=beside.details), *rows[1:]]
 
 
 async def lives(trial: Trial) -> list[Row]:
@@ -115,7 +118,7 @@ async def lives(trial: Trial) -> list[Row]:
         left = await ground.live_jobs()
     trial.say(f"a pod's life: {costs.details}")
     return [
-        Row("writes to Kubernetes for a pod's whole life", round(costs.writes, 2), "writes", at_most=3.0),
+        Row("writes to Kubernetes for a pod's whole life", round(costs.writes, 2), "writes", at_most=3.0, details=costs.details),
         Row("calls to Slurm for a pod's whole life", round(costs.slurm, 2), "calls", at_most=3.0),
         Row("… polls of Slurm beside them", costs.slurm_polls, "calls"),
         Row("… status, Events and Lease beside them", costs.writes_apart, "writes"),
@@ -145,8 +148,8 @@ async def memory(trial: Trial) -> list[Row]:
     ]
 
 
-async def _burst(trial: Trial, name: str, others: int) -> tuple[Costs, float]:
-    """Costs a pod of a burst, and the share of a core (in %) when nothing happens."""
+async def _burst(trial: Trial, name: str, others: int) -> tuple[Costs, float, float]:
+    """Costs a pod of a burst, the share of a core (in %) when nothing happens, and the seconds from start to the first pod bound."""
     ground, count = trial.ground, trial.sizes.pods
     await side_by_side(CONNECTIONS["slurm"], (ground.submits.slurm("POST", "job/submit", job(hold=True)) for _ in range(others)))
     async with trial.bridge() as bridge:
@@ -160,7 +163,7 @@ async def _burst(trial: Trial, name: str, others: int) -> tuple[Costs, float]:
         costs = await meter.stop(count)
     trial.say(f"{name}: {costs.details}")
     await cancel_all(ground.submits)
-    return costs, idle
+    return costs, idle, trial.takeover
 
 
 def _per_pod(before: Mapping[str, int], after: Mapping[str, int], pods: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The bridge as the user runs it: `slinky bridge run --config FILE --kubeconfig FILE`, a process of its own, and what it costs.
+"""The bridge as the user runs it: `slinky bridge run` and `slinky bridge admission`, processes of their own, and what they cost.
 
 Comes in: a sandbox and settings. Goes out: a running process; its CPU seconds and memory by the kernel's word, its calls by its own /metrics. What must stay true: it is ended when the block is left,
 whatever happened in it, and its log is kept.
@@ -22,7 +22,7 @@ from slinky.bridge.settings import Settings
 from slinky.sandbox.errors import last_lines
 from slinky.sandbox.handle import Sandbox
 
-__all__ = ["Bridge", "running", "settings_for"]
+__all__ = ["Bridge", "admission", "running", "settings_for"]
 
 SLINKY = Path(sys.executable).with_name("slinky")
 READY_SECONDS = 60.0
@@ -105,9 +105,32 @@ class Bridge:
 @asynccontextmanager
 async def running(sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None) -> AsyncIterator[Bridge]:
     """Ready when it is yielded. With `profile`, it runs under cProfile, which writes there at the end."""
-    config, log = folder / "bridge.yaml", folder / "bridge.log"
+    async with _process("run", sandbox, settings, folder, profile) as bridge:
+        yield bridge
+
+
+@asynccontextmanager
+async def admission(sandbox: Sandbox, settings: Settings, folder: Path) -> AsyncIterator[None]:
+    """The webhook, in the API server's path while the block lasts."""
+    port = _free_port()
+    said = msgspec.structs.replace(
+        settings.admission, port=port, url=f"https://{sandbox.record.addresses.host}:{port}", configuration="bench"
+    )
+    settings = msgspec.structs.replace(settings, admission=said, health_port=_free_port())
+    try:
+        async with _process("admission", sandbox, settings, folder):
+            yield
+    finally:
+        command = _command("webhooks", sandbox, folder / "admission.yaml")
+        remove = await asyncio.create_subprocess_exec(*command, "--delete", stdout=asyncio.subprocess.DEVNULL)
+        await asyncio.wait_for(remove.wait(), END_SECONDS)
+
+
+@asynccontextmanager
+async def _process(word: str, sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None) -> AsyncIterator[Bridge]:
+    config, log = folder / f"{word}.yaml", folder / f"{word}.log"
     config.write_text(yaml.safe_dump(msgspec.to_builtins(settings)))
-    command = [str(SLINKY), "bridge", "run", "--config", str(config), "--kubeconfig", str(sandbox.kubeconfig)]
+    command = _command(word, sandbox, config)
     if profile:
         command = [sys.executable, "-m", "cProfile", "-o", str(profile), *command]
     with log.open("ab") as output:
@@ -119,6 +142,10 @@ async def running(sandbox: Sandbox, settings: Settings, folder: Path, profile: P
             yield bridge
         finally:
             await _end(process)
+
+
+def _command(word: str, sandbox: Sandbox, config: Path) -> list[str]:
+    return [str(SLINKY), "bridge", word, "--config", str(config), "--kubeconfig", str(sandbox.kubeconfig)]
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from bench.bridge.ground import GROUPS_PATH, Ground
 from bench.bridge.naive import pipeline
 from bench.bridge.pods import NAMESPACE, admitted, for_another, pod, pod_group
-from bench.bridge.process import Bridge, running
+from bench.bridge.process import Bridge, admission, running
 from bench.limits import cancel_all, create_and_bind, node_names, submit_and_allocate
 from bench.rows import Row, against
 from slinky.bridge.keys import JOB_ID
@@ -26,6 +26,7 @@ from slinky.sandbox.kwoknodes import side_by_side
 __all__ = ["Sizes", "Trial", "fast", "percentile", "steady"]
 
 NAIVE, KUBE_SCHEDULER, BRIDGE, GANGS = "pipeline without logic", "kube-scheduler", "bridge, single pods", "bridge, gangs"
+WEBHOOK = "bridge and its webhook, single pods"
 SLURM, BIND, LABEL_BIND = "Slurm alone: submit and allocate", "Kubernetes alone: create and bind", "Kubernetes alone: create, label, bind"
 
 
@@ -52,12 +53,20 @@ class Trial:
     say: Callable[[str], None]
     rates: dict[str, list[float]] = field(default_factory=dict)
     waits: dict[str, list[float]] = field(default_factory=dict)
+    takeover: float = 0.0  # seconds from the last bridge's start until it had bound its first pod
 
     @contextlib.asynccontextmanager
     async def bridge(self, profile: Path | None = None) -> AsyncIterator[Bridge]:
-        """A bridge, fresh; when the block is left, its pods are gone, and their jobs."""
+        """A bridge that has bound its first pod, and so has read what was there. When the block is left, its pods are gone, and their jobs."""
+        started = time.time()
         async with running(self.ground.sandbox, self.settings, self.folder, profile) as found:
             try:
+                await self.ground.create(self.pods("first", count=1))
+                self.takeover = await self.ground.until_bound(1) - started
+                await self.ground.delete_pods()
+                await self.ground.until_no_pods()
+                self.ground.sight.forget()
+                await found.quiet()
                 yield found
             finally:
                 await self.ground.clear(finalizers=False)
@@ -79,6 +88,7 @@ async def fast(trial: Trial) -> list[Row]:
         await _limits(trial, number)
         await _naive(trial, number)
         await _bridge(trial, number)
+        await _bridge_with_webhook(trial, number)
         await _kube_scheduler(trial, number)
         await _gangs(trial, number)
     rates = trial.rates
@@ -88,6 +98,7 @@ async def fast(trial: Trial) -> list[Row]:
         against(f"{KUBE_SCHEDULER}, of create and bind", rates[KUBE_SCHEDULER], rates[BIND], "pods/s"),
         against(f"{BRIDGE}, of Slurm alone", rates[BRIDGE], rates[SLURM], "pods/s", at_least=0.7),
         against(f"{BRIDGE}, of the {NAIVE}", rates[BRIDGE], rates[NAIVE], "pods/s", at_least=1.0),
+        against(f"{WEBHOOK}, of the same without", rates[WEBHOOK], rates[BRIDGE], "pods/s"),
         against(f"{BRIDGE}, of {KUBE_SCHEDULER}", rates[BRIDGE], rates[KUBE_SCHEDULER], "pods/s"),
         against(f"{GANGS} of {trial.sizes.gang_size}, of create, label, bind", rates[GANGS], rates[LABEL_BIND], "pods/s", at_least=0.8),
         *_waits("Slurm start to bound in a burst, pipeline without logic", trial.waits[NAIVE]),
@@ -151,12 +162,22 @@ async def _kube_scheduler(trial: Trial, number: int) -> None:
 
 
 async def _bridge(trial: Trial, number: int) -> None:
-    ground, pods = trial.ground, trial.pods(f"single-{number}")
     async with trial.bridge():
-        position, started = ground.log_position(), time.time()
-        await ground.create(pods)
-        ended = await ground.until_bound(len(pods))
-        trial.note(BRIDGE, len(pods) / (ended - started), ground.latencies(position))
+        await _burst(trial, BRIDGE, trial.pods(f"single-{number}"))
+
+
+async def _bridge_with_webhook(trial: Trial, number: int) -> None:
+    """Pods as users write them: the API server asks the webhook about each."""
+    pods = [pod(f"asked-{number}-{index}") for index in range(trial.sizes.pods)]
+    async with admission(trial.ground.sandbox, trial.settings, trial.folder), trial.bridge():
+        await _burst(trial, WEBHOOK, pods)
+
+
+async def _burst(trial: Trial, name: str, pods: Sequence[dict[str, Any]]) -> None:
+    position, started = trial.ground.log_position(), time.time()
+    await trial.ground.create(pods)
+    ended = await trial.ground.until_bound(len(pods))
+    trial.note(name, len(pods) / (ended - started), trial.ground.latencies(position))
 
 
 async def _gangs(trial: Trial, number: int) -> None:
@@ -165,7 +186,4 @@ async def _gangs(trial: Trial, number: int) -> None:
     pods = [one for name in names for one in trial.pods(name, count=size, group=name)]
     async with trial.bridge():
         await side_by_side(16, (ground.kube.post(GROUPS_PATH, pod_group(name, size)) for name in names))
-        position, started = ground.log_position(), time.time()
-        await ground.create(pods)
-        ended = await ground.until_bound(len(pods))
-        trial.note(GANGS, len(pods) / (ended - started), ground.latencies(position))
+        await _burst(trial, GANGS, pods)
