@@ -17,7 +17,7 @@ from bench.bridge.costs import flat, lives, memory
 from bench.bridge.ground import standing_on
 from bench.bridge.plot import picture
 from bench.bridge.pods import NAMESPACE
-from bench.bridge.process import settings_for
+from bench.bridge.process import libslurm_in, settings_for
 from bench.bridge.rates import Sizes, Trial, fast, steady
 from bench.rows import Row
 from slinky.sandbox.down import down
@@ -36,7 +36,7 @@ QUICK = Sizes(nodes=50, rounds=1, pods=150, gangs=4, steady_seconds=5, others=50
 def measure(quick: bool, results: Path, sandbox: str = "") -> list[Row]:
     """All rows; the picture is written to `results`/bridge.svg."""
     with _ground(quick, sandbox) as (found, sizes, say):
-        return asyncio.run(_measure(found, sizes, say, results))
+        return asyncio.run(_measure(found, sizes, say, results, libslurm_in(found)))
 
 
 def profile(quick: bool, results: Path, sandbox: str = "") -> Path:
@@ -64,9 +64,9 @@ def _ground(quick: bool, name: str) -> Iterator[tuple[Sandbox, Sizes, Callable[[
             down(NAME)
 
 
-async def _measure(sandbox: Sandbox, sizes: Sizes, say: Callable[[str], None], results: Path) -> list[Row]:
+async def _measure(sandbox: Sandbox, sizes: Sizes, say: Callable[[str], None], results: Path, libslurm: list[str]) -> list[Row]:
     async with standing_on(sandbox) as ground:
-        trial = Trial(ground, settings_for(sandbox, NAMESPACE), _workshop(), sizes, say)
+        trial = Trial(ground, settings_for(sandbox, NAMESPACE), _workshop(), sizes, say, libslurm)
         rows = [*await fast(trial), *await steady(trial), *await lives(trial), *await flat(trial), *await memory(trial)]
     results.mkdir(parents=True, exist_ok=True)
     bars = [(row.what, row.figure, row.met) for row in rows if row.unit in ("/s", "pods/s")]

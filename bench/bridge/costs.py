@@ -9,12 +9,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from bench.bridge.ground import Ground
 from bench.bridge.process import Bridge
 from bench.bridge.rates import Trial
 from bench.limits import CONNECTIONS, cancel_all, job
 from bench.rows import Row
 from slinky.bridge.keys import SETTINGS
+from slinky.bridge.settings import Settings
 from slinky.sandbox.kwoknodes import side_by_side
 
 __all__ = ["flat", "lives", "memory"]
@@ -29,6 +32,7 @@ POLLS = frozenset(
         "REQUEST_RESERVATION_INFO",
         "REQUEST_BUILD_INFO",
         "REQUEST_JOB_INFO",
+        "REQUEST_FED_INFO",  # slurmrestd's own, beside each look at one job
     }
 )
 APART = re.compile(r"/status$| events| leases")  # what people see, and who leads
@@ -103,9 +107,15 @@ async def flat(trial: Trial) -> list[Row]:
 
 
 async def lives(trial: Trial) -> list[Row]:
-    """From creation to bound to ended by itself to deleted to gone, with nothing left in Slurm."""
+    """From creation to bound to ended by itself to deleted to gone, with nothing left in Slurm: with libslurm at hand, and without."""
+    slurm = msgspec.structs.replace(trial.settings.slurm, completion_command=trial.libslurm)
+    completing = msgspec.structs.replace(trial.settings, slurm=slurm)
+    return [*await _lives(trial, "libslurm at hand", completing), *await _lives(trial, "no libslurm", trial.settings)]
+
+
+async def _lives(trial: Trial, where: str, settings: Settings) -> list[Row]:
     ground, count = trial.ground, trial.sizes.lives
-    async with trial.bridge() as bridge:
+    async with trial.bridge(settings=settings) as bridge:
         meter = await Meter.start(ground, bridge)
         await ground.create(trial.pods("life", count=count, annotations={"sandbox.slinky.slurm.net/run-for": "1s"}))
         await ground.until_bound(count)
@@ -116,14 +126,14 @@ async def lives(trial: Trial) -> list[Row]:
         await bridge.quiet()
         costs = await meter.stop(count)
         left = await ground.live_jobs()
-    trial.say(f"a pod's life: {costs.details}")
+    trial.say(f"a pod's life, {where}: {costs.details}")
     return [
-        Row("writes to Kubernetes for a pod's whole life", round(costs.writes, 2), "writes", at_most=3.0, details=costs.details),
-        Row("calls to Slurm for a pod's whole life", round(costs.slurm, 2), "calls", at_most=3.0),
+        Row(f"writes to Kubernetes for a pod's whole life, {where}", round(costs.writes, 2), "writes", at_most=3.0, details=costs.details),
+        Row(f"calls to Slurm for a pod's whole life, {where}", round(costs.slurm, 2), "calls", at_most=3.0),
         Row("… polls of Slurm beside them", costs.slurm_polls, "calls"),
         Row("… status, Events and Lease beside them", costs.writes_apart, "writes"),
         Row("… CPU of ours", costs.cpu_ms, "ms"),
-        Row("jobs left in Slurm by pods that are gone", left, "jobs", at_most=0.0),
+        Row("… jobs left in Slurm by pods that are gone", left, "jobs", at_most=0.0),
     ]
 
 

@@ -7,6 +7,7 @@ whatever happened in it, and its log is kept.
 import asyncio
 import os
 import re
+import shutil
 import socket
 import sys
 import time
@@ -21,8 +22,9 @@ import yaml
 from slinky.bridge.settings import Settings
 from slinky.sandbox.errors import last_lines
 from slinky.sandbox.handle import Sandbox
+from slinky.slurm.completion import CHILD
 
-__all__ = ["Bridge", "admission", "running", "settings_for"]
+__all__ = ["Bridge", "admission", "libslurm_in", "running", "settings_for"]
 
 SLINKY = Path(sys.executable).with_name("slinky")
 READY_SECONDS = 60.0
@@ -39,6 +41,12 @@ def settings_for(sandbox: Sandbox, namespace: str) -> Settings:
     found = Settings(slurm_rest_api=sandbox.slurm_server, managed_namespaces=[namespace], partition="bridge", namespace="default")
     slurm = msgspec.structs.replace(found.slurm, token_file=str(sandbox.token_file))
     return msgspec.structs.replace(found, slurm=slurm, health_port=_free_port())
+
+
+def libslurm_in(sandbox: Sandbox) -> list[str]:
+    """The command that is a Python beside libslurm: the sandbox's head has both. Not from within a running loop."""
+    shutil.copyfile(CHILD, sandbox.head / "var/lib/libslurm_child.py")
+    return sandbox.enter(["sh", "-c", 'shift 2; exec python3 -I /var/lib/libslurm_child.py "$@"', "sh"])
 
 
 class Bridge:

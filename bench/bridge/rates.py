@@ -51,15 +51,16 @@ class Trial:
     folder: Path
     sizes: Sizes
     say: Callable[[str], None]
+    libslurm: list[str] = field(default_factory=list)  # the command that is a Python beside it
     rates: dict[str, list[float]] = field(default_factory=dict)
     waits: dict[str, list[float]] = field(default_factory=dict)
     takeover: float = 0.0  # seconds from the last bridge's start until it had bound its first pod
 
     @contextlib.asynccontextmanager
-    async def bridge(self, profile: Path | None = None) -> AsyncIterator[Bridge]:
+    async def bridge(self, profile: Path | None = None, settings: Settings | None = None) -> AsyncIterator[Bridge]:
         """A bridge that has bound its first pod, and so has read what was there. When the block is left, its pods are gone, and their jobs."""
         started = time.time()
-        async with running(self.ground.sandbox, self.settings, self.folder, profile) as found:
+        async with running(self.ground.sandbox, settings or self.settings, self.folder, profile) as found:
             try:
                 await self.ground.create(self.pods("first", count=1))
                 self.takeover = await self.ground.until_bound(1) - started
