@@ -66,7 +66,7 @@ def _ground(quick: bool, name: str) -> Iterator[tuple[Sandbox, Sizes, Callable[[
 
 async def _measure(sandbox: Sandbox, sizes: Sizes, say: Callable[[str], None], results: Path, libslurm: list[str]) -> list[Row]:
     async with standing_on(sandbox) as ground:
-        trial = Trial(ground, settings_for(sandbox, NAMESPACE), _workshop(), sizes, say, libslurm)
+        trial = Trial(ground, settings_for(sandbox, NAMESPACE), _workshop(sandbox), sizes, say, libslurm)
         rows = [*await fast(trial), *await steady(trial), *await lives(trial), *await flat(trial), *await memory(trial)]
     results.mkdir(parents=True, exist_ok=True)
     bars = [(row.what, row.figure, row.met) for row in rows if row.unit in ("/s", "pods/s")]
@@ -76,7 +76,7 @@ async def _measure(sandbox: Sandbox, sizes: Sizes, say: Callable[[str], None], r
 
 async def _profile(sandbox: Sandbox, sizes: Sizes, say: Callable[[str], None], results: Path) -> Path:
     async with standing_on(sandbox) as ground:
-        trial = Trial(ground, settings_for(sandbox, NAMESPACE), _workshop(), sizes, say)
+        trial = Trial(ground, settings_for(sandbox, NAMESPACE), _workshop(sandbox), sizes, say)
         data = trial.folder / "bridge.prof"
         async with trial.bridge(profile=data):
             await ground.create(trial.pods("profiled"))
@@ -92,10 +92,10 @@ async def _profile(sandbox: Sandbox, sizes: Sizes, say: Callable[[str], None], r
     return path
 
 
-def _workshop() -> Path:
-    """Where the bridge's configuration and log lie: worth having when a figure surprises, but not among the results."""
-    folder = Path(__file__).parents[2] / "artefacts" / "bench"
-    folder.mkdir(parents=True, exist_ok=True)
+def _workshop(sandbox: Sandbox) -> Path:
+    """Where the bridge's configuration and logs lie, as long as the sandbox does."""
+    folder = sandbox.folder / "bench"
+    folder.mkdir(exist_ok=True)
     for log in folder.glob("*.log"):
         log.unlink()
     return folder
