@@ -54,6 +54,7 @@ class Trial:
     libslurm: list[str] = field(default_factory=list)  # the command that is a Python beside it
     rates: dict[str, list[float]] = field(default_factory=dict)
     waits: dict[str, list[float]] = field(default_factory=dict)
+    naive_cpu: list[float] = field(default_factory=list)  # seconds a pod
     takeover: float = 0.0  # seconds from the last bridge's start until it had bound its first pod
 
     @contextlib.asynccontextmanager
@@ -96,6 +97,7 @@ async def fast(trial: Trial) -> list[Row]:
     return [
         *(Row(name, statistics.median(rates[name]), "/s") for name in (SLURM, BIND, LABEL_BIND)),
         against(f"{NAIVE}, of Slurm alone", rates[NAIVE], rates[SLURM], "pods/s"),
+        Row(f"CPU of the {NAIVE} a pod", statistics.median(trial.naive_cpu) * 1000, "ms"),
         against(f"{KUBE_SCHEDULER}, of create and bind", rates[KUBE_SCHEDULER], rates[BIND], "pods/s"),
         against(f"{BRIDGE}, of Slurm alone", rates[BRIDGE], rates[SLURM], "pods/s", at_least=0.7),
         against(f"{BRIDGE}, of the {NAIVE}", rates[BRIDGE], rates[NAIVE], "pods/s", at_least=1.0),
@@ -147,9 +149,10 @@ async def _limits(trial: Trial, number: int) -> None:
 
 async def _naive(trial: Trial, number: int) -> None:
     ground, pods = trial.ground, trial.pods(f"naive-{number}", scheduler="bench")
-    position, started = ground.log_position(), time.time()
+    position, started, cpu = ground.log_position(), time.time(), time.process_time()
     job_of = await pipeline(ground, pods)
     ended = await ground.until_bound(len(pods))
+    trial.naive_cpu.append((time.process_time() - cpu) / len(pods))
     trial.note(NAIVE, len(pods) / (ended - started), ground.latencies(position, job_of))
     await ground.clear(finalizers=False)
 
