@@ -66,8 +66,11 @@ def _leave(console: Console, name: str, keep: bool) -> None:
         ]
         console.print("\n".join(lines), markup=False)
         return
-    with Progress() as progress, progress.step("taking everything down"):
-        down(name)
+    try:
+        with Progress() as progress, progress.step("taking everything down"):
+            down(name)
+    finally:
+        down(name)  # also where the terminal is gone, and nothing can be said any more
     console.print("the sandbox is down: no process, mount or interface is left")
 
 

@@ -106,6 +106,10 @@ def _coloured(state: str) -> Text:
     return Text(state, style=COLOURS.get(state, ""))
 
 
+def _nothing() -> str:
+    return ""
+
+
 class Show:
     """`async with show.live(): …` around the story; `say`, `snapshot`, `until` within it."""
 
@@ -114,7 +118,7 @@ class Show:
         self._sandbox, self._pods = sandbox, pods
         self._jobs: list[QueuedJob] = []
         self._live: Live | None = None
-        self._waiting_for, self._since = "", 0.0
+        self._waiting_for, self._since, self._how_far = "", 0.0, _nothing
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:
@@ -158,10 +162,10 @@ class Show:
             self.console.print(self._queues(rows))
 
     async def until(
-        self, what: str, probe: Callable[[], Awaitable[bool]], seconds: float = 60, how_far: Callable[[], str] = lambda: ""
+        self, what: str, probe: Callable[[], Awaitable[bool]], seconds: float = 60, how_far: Callable[[], str] | None = None
     ) -> None:
         """Wait for something of which `what` says that it is true; says how far it is while it takes its time."""
-        self._waiting_for, self._since = what, time.monotonic()
+        self._waiting_for, self._since, self._how_far = what, time.monotonic(), how_far or _nothing
         spoken = self._since
         while not await probe():
             now = time.monotonic()
@@ -169,7 +173,7 @@ class Show:
                 raise SandboxError(f"the demo expected that {what}: that did not come true within {seconds:g} s")
             if self._live is None and now - spoken > SLOW_SECONDS:
                 spoken = now
-                self.console.print(f"  … until {what}: {how_far()} ({now - self._since:.0f} s)", markup=False, soft_wrap=True)
+                self.console.print(f"  {self._waiting()}", markup=False, soft_wrap=True)
             await asyncio.sleep(0.05)
         self._waiting_for = ""
 
@@ -190,8 +194,13 @@ class Show:
         with suppress(SandboxError):
             await self._read_jobs()
         rows = max(3, min(MOST_ROWS, self.console.height - STORY_LINES))
-        waiting = f"… until {self._waiting_for} ({time.monotonic() - self._since:.0f} s)" if self._waiting_for else ""
-        live.update(Group(self._queues(rows), Text(waiting, style="dim")), refresh=True)
+        live.update(Group(self._queues(rows), Text(self._waiting(), style="dim")), refresh=True)
+
+    def _waiting(self) -> str:
+        if not self._waiting_for:
+            return ""
+        detail = self._how_far()
+        return f"… until {self._waiting_for}{': ' if detail else ''}{detail} ({time.monotonic() - self._since:.0f} s)"
 
     async def _read_jobs(self) -> None:
         self._jobs = read_squeue(await self._sandbox.link.run("head", "squeue", "--noheader", f"--format={SQUEUE}"))
