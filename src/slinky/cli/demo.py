@@ -23,6 +23,7 @@ from slinky.kube import PODS, Client, Reflector, from_kubeconfig
 from slinky.sandbox.bridge import SandboxBridge, sandbox_bridge
 from slinky.sandbox.down import down
 from slinky.sandbox.errors import SandboxError, UsageError, last_lines
+from slinky.sandbox.handle import names
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import Shape
 from slinky.sandbox.up import up
@@ -57,7 +58,7 @@ def demo(nodes: int, keep: bool) -> None:
 
 
 def _leave(console: Console, name: str, keep: bool) -> None:
-    if keep:
+    if keep and name in names():
         lines = [
             "the sandbox is kept, with its pods; the bridge has ended. To look around:",
             f"  slinky sandbox shell --name {name}      then squeue, sacct -aX, kubectl get pods -n {NAMESPACE}",

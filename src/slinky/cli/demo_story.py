@@ -36,7 +36,7 @@ LEAST_NODES = 8  # all of it fits on them at once
 AT_ONCE = 16
 ROWS = 8  # of a snapshot
 RUNS = frozenset({"Running", "Succeeded"})
-SACCT = "JobID%6,JobName%16,Account,QOS,State%16,ExitCode,Elapsed,NodeList%16"
+SACCT = "JobID%5,JobName%15,Account%8,QOS%7,State%14,ExitCode,NodeList%13"  # fits into 80 columns
 
 
 class Story:

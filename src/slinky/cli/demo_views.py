@@ -152,7 +152,7 @@ class Show:
         while lines and lines[0].startswith("#"):
             lines.pop(0)
         text = "\n".join(lines)
-        shown = Syntax(text, "yaml", background_color="default") if self.console.is_terminal else Text(text)
+        shown = Syntax(text, "yaml", background_color="default", word_wrap=True) if self.console.is_terminal else Text(text)
         self.console.print(Panel(shown, title=f"{path.parent.name}/{path.name}", title_align="left", expand=False))
 
     async def snapshot(self, rows: int) -> None:
