@@ -87,7 +87,7 @@ class Jobs:
         return self._portal.iterate(self._inner.stream(learn=learn))
 
     def states(self, job_ids: Iterable[int] | None = None) -> list[JobStatus]:
-        """The states of these jobs, or of all: one small request whatever their number. Jobs that Slurm does not know are left out."""
+        """The states of these jobs, or of all: small requests, whose cost goes by the jobs asked for and not by those that there are. Jobs that Slurm does not know are left out."""
         return self._portal.run(self._inner.states(job_ids))
 
     def update(self, job_id: int, changes: JobDescription) -> list[Update]:
