@@ -268,6 +268,16 @@ def test_a_member_that_ended_first_is_let_go_while_the_others_run() -> None:
     assert plan(Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="running"))) == [Release("a")]
 
 
+def test_a_failure_is_told_also_where_the_others_were_deleted_for_it() -> None:
+    job = JobView(job_id=7, state="running", tasks=2)
+    failed, deleted = (
+        PodView(uid="a", state="over", job_id=7, exit_code=3),
+        PodView(uid="b", state="over", job_id=7, exit_code=143, deleting=True),
+    )
+    assert plan(Snapshot(pods=[failed, deleted], size=2, job=job)) == [EndJob(7, 3, "all pods have ended")]
+    assert plan(Snapshot(pods=[deleted], size=2, job=job)) == [EndJob(7, None, "no pod is left that could run")]
+
+
 def test_what_runs_is_left_running_when_slurm_forgets() -> None:
     pods = [PodView(uid="a", state="bound", job_id=7), PodView(uid="b", state="waiting", job_id=7)]
     assert plan(Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="lost"))) == [Label("b", 0)]

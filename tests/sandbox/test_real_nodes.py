@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from slinky.sandbox.bridge import sandbox_bridge
 from slinky.sandbox.down import down
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
+from slinky.slurm import expand
 from tests.conftest import CHECKOUT, Starter
 from tests.sandbox.leftovers import HeldNamespace, leftovers
 
@@ -125,6 +127,73 @@ async def test_slurmd_pods_run_a_job_together(real: Sandbox) -> None:
 
     await real.until("slurmctld", "both pods were idle nodes", idle)
     assert sorted(run(real, "srun", "--partition=all", "--constraint=pod", "--nodes=2", "hostname").split()) == ["worker-0", "worker-1"]
+
+
+TASKS = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: tasks
+  annotations: {slurmjob.slinky.slurm.net/gang: "true", slurmjob.slinky.slurm.net/partition: compute, slurmjob.slinky.slurm.net/timelimit: "5"}
+spec:
+  completions: 2
+  parallelism: 2
+  completionMode: Indexed
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: task
+        image: sandbox/busybox:1
+        command: [sh, -c, "env | grep ^SLURM | sort; exit $((SLURM_PROCID * 3))"]
+        resources: {requests: {cpu: "NEARLY_ALL", memory: 64Mi}}
+"""
+
+
+async def test_a_gang_placed_by_the_bridge_finds_its_slurm_environment_in_its_containers(real: Sandbox, tmp_path: Path) -> None:
+    """Two tasks that need more than half a node each: one a node. The second ends with 3, and so does their job."""
+    cpus = int(run(real, "sinfo", "-h", "-N", "-n", "node-0", "-p", "compute", "-o", "%c"))
+    run(real, "kubectl", "create", "namespace", "team")
+    async with sandbox_bridge(real, tmp_path, managedNamespaces=["team"]):
+        run(real, "kubectl", "apply", "-n", "team", "-f", "-", text=TASKS.replace("NEARLY_ALL", str(cpus // 2 + 1)))
+        run(real, "kubectl", "wait", "-n", "team", "--for=condition=Failed", "job/tasks", "--timeout=90s")
+        told = {}
+        for index in range(2):
+            selector = f"--selector=batch.kubernetes.io/job-completion-index={index}"
+            lines = run(real, "kubectl", "logs", "-n", "team", selector, "--tail=-1").splitlines()
+            told[index] = dict(line.split("=", 1) for line in lines)
+        job_id = told[0]["SLURM_JOB_ID"]
+        nodes = expand(told[0]["SLURM_JOB_NODELIST"])  # in Slurm's order
+        assert sorted(nodes) == ["node-0", "node-1"]
+        for index, environment in told.items():
+            expected = {
+                "SLURM_JOB_ID": job_id,
+                "SLURM_JOBID": job_id,
+                "SLURM_PROCID": str(index),
+                "SLURM_LOCALID": "0",
+                "SLURM_NODEID": str(index),
+                "SLURMD_NODENAME": nodes[index],
+                "SLURM_NTASKS": "2",
+                "SLURM_NPROCS": "2",
+                "SLURM_NNODES": "2",
+                "SLURM_JOB_NUM_NODES": "2",
+                "SLURM_JOB_NODELIST": told[0]["SLURM_JOB_NODELIST"],
+                "SLURM_TASKS_PER_NODE": "1(x2)",
+                "SLURM_CPUS_PER_TASK": str(cpus // 2 + 1),
+                "SLURM_JOB_NAME": "team/tasks",
+                "SLURM_JOB_PARTITION": "compute",
+            }
+            assert environment.items() >= expected.items()
+
+        async def accounted() -> bool:
+            line = await real.link.run("head", "sacct", "-nXPj", job_id, "--format=JobName,State,ExitCode")
+            return line.strip() == "team/tasks|FAILED|3:0"
+
+        await real.until("slurmctld", "sacct told the job's end", accounted)
+        run(real, "kubectl", "delete", "namespace", "team", "--timeout=60s")
+    assert sorted(run(real, "srun", "--partition=compute", "--nodes=2", "hostname").split()) == ["node-0", "node-1"]
 
 
 def test_the_hosts_kernel_settings_stay_as_they_were(real: Sandbox) -> None:

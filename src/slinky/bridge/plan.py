@@ -161,9 +161,10 @@ def _bindings(now: Snapshot, job: JobView) -> list[Action]:
 
 
 def _end(now: Snapshot, job: JobView) -> EndJob:
+    """By its pods' own word where they have one. A pod that was deleted did not end by itself, unless another's failure tells why: a Job that has failed deletes what is left of it."""
     over = [pod for pod in now.pods if pod.state == "over" and pod.job_id == job.job_id]
-    if over and not any(pod.deleting for pod in over):
-        worst = max(pod.exit_code for pod in over)
+    worst = max((pod.exit_code for pod in over if not pod.deleting), default=0)
+    if worst or (over and not any(pod.deleting for pod in over)):
         return EndJob(job.job_id, worst, "all pods have ended")
     return EndJob(job.job_id, None, "no pod is left that could run")
 
