@@ -122,6 +122,7 @@ class Leadership:
                 known = self.reconciler.known.setdefault(key, Known())
                 known.take(inherited.own.submission, self.poller.epoch)
                 self.reconciler.own_job(known.job_id, key)
+                self._window.keep(key)  # until it is seen to have started
             for job_id in inherited.strays if pods else [job.submission.job_id for job in jobs if not job.is_over]:
                 strays += 1
                 self._key_of_stray[job_id] = key

@@ -104,7 +104,9 @@ class Reconciler:
         placements = await self.binder.placements(key, views, job, known, wished)
         now = self._snapshot(pods, views, workload, job, known)
         actions = plan(msgspec.structs.replace(now, placements=placements))
-        if not any(isinstance(action, Submit) for action in actions) and (job is None or job.state != "pending"):
+        if job is not None and job.state == "pending":
+            self._add(self._window.keep(key))
+        elif not any(isinstance(action, Submit) for action in actions):
             self._add(self._window.leave(key))
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, _phase(now, self._window.is_waiting(key)), len(pods))

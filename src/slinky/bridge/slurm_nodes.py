@@ -48,8 +48,9 @@ class SlurmNodes:
         asked = loop.time()
         async with self._reading:
             if asked - self._read_at > FRESH_SECONDS:
-                self._read_at = loop.time()
+                began = loop.time()
                 self._keep(await self._slurm.nodes.all())
+                self._read_at = began  # only now: an attempt that failed is no answer to those who wait
         return Shortfall(self._judge(job), self._read_at >= asked)
 
     async def run(self) -> None:
