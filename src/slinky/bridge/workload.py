@@ -199,14 +199,14 @@ def rank_of(pod: Pod) -> tuple[int, str, str]:
     index = _index(pod)
     if index is None:
         digits = pod.metadata.name.rpartition("-")[2]
-        index = int(digits) if digits.isdigit() and len(digits) < 10 else 0
+        index = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
     return (index, pod.metadata.name, pod.metadata.uid)
 
 
 def _index(pod: Pod) -> int | None:
     for key in (COMPLETION_INDEX, POD_INDEX):
         text = pod.metadata.annotations.get(key) or pod.metadata.labels.get(key) or ""
-        if text.isdigit():
+        if text.isascii() and text.isdigit() and len(text) < 10:
             return int(text)
     return None
 
