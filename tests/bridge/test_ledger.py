@@ -1,7 +1,6 @@
 """What Kubernetes counts on a node: from the moment we bind until the containers are gone, whoever scheduled it."""
 
 import datetime as dt
-from typing import Any
 
 import pytest
 from hypothesis import settings

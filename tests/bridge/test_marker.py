@@ -54,5 +54,13 @@ def test_a_large_gangs_comment_is_cut_and_still_read() -> None:
 def test_what_is_not_ours_is_nothing() -> None:
     ours = comment_for("c1", "Pod ns/u", [("ns", "a")], ["u"])
     assert read_comment(ours, "c2") is None
-    for text in ("", "a person's word", "{}", "[]", '{"pods":["ns/a"]}', ours.replace('"slinky": 1', '"slinky": 2').replace('"slinky":1', '"slinky":2'), ours[:-5]):
+    for text in (
+        "",
+        "a person's word",
+        "{}",
+        "[]",
+        '{"pods":["ns/a"]}',
+        ours.replace('"slinky": 1', '"slinky": 2').replace('"slinky":1', '"slinky":2'),
+        ours[:-5],
+    ):
         assert read_comment(text, "c1") is None

@@ -55,7 +55,9 @@ def test_two_workloads_share_no_memory() -> None:
 
 
 def test_a_new_job_begins_with_nothing_of_the_last_one() -> None:
-    known = Known(over=True, lost=True, missing_since=1.0, incomplete_since=1.0, parked="no", parked_until=9.0, obstacle="full", started_at=1.0)
+    known = Known(
+        over=True, lost=True, missing_since=1.0, incomplete_since=1.0, parked="no", parked_until=9.0, obstacle="full", started_at=1.0
+    )
     known.take(Submission(job_id=7), epoch=2)
     assert (known.job_id, known.verified, known.over, known.lost, known.parked, known.obstacle) == (7, 2, False, False, "", "")
     assert (known.missing_since, known.incomplete_since, known.parked_until, known.started_at) == (0.0, 0.0, 0.0, 0.0)

@@ -63,7 +63,14 @@ def number(value: int) -> dict[str, Any]:
 def test_what_slurm_tells_of_a_job_gives_the_same_as_what_we_sent() -> None:
     """As after a restart; Slurm writes numbers as triplets, and adds the CPUs to the TRES of a task."""
     sent = JobDescription(
-        name="lab/a", partition="bridge", account="x", qos="normal", tasks=4, cpus_per_task=2, memory_per_cpu=512, tres_per_task="gres/gpu:1"
+        name="lab/a",
+        partition="bridge",
+        account="x",
+        qos="normal",
+        tasks=4,
+        cpus_per_task=2,
+        memory_per_cpu=512,
+        tres_per_task="gres/gpu:1",
     )
     unset = {"set": False, "infinite": False, "number": 0}
     shown = {
@@ -84,6 +91,13 @@ def test_what_slurm_tells_of_a_job_gives_the_same_as_what_we_sent() -> None:
 
 def test_a_pod_on_its_own_has_its_memory_by_node() -> None:
     sent = submission_of(7, JobDescription(name="p", partition="bridge", tasks=1, cpus_per_task=1, memory_per_node=256))
-    shown = {"job_id": 7, "name": "p", "partition": "bridge", "tasks": number(1), "cpus_per_task": number(1), "memory_per_node": number(256)}
+    shown = {
+        "job_id": 7,
+        "name": "p",
+        "partition": "bridge",
+        "tasks": number(1),
+        "cpus_per_task": number(1),
+        "memory_per_node": number(256),
+    }
     assert submission_of(7, msgspec.convert(shown, Job)) == sent
     assert sent.task.node_memory == 256

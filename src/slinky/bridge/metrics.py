@@ -52,6 +52,10 @@ class BridgeMetrics(Collector):
         self._pods[known.phase] -= known.pods
         known.pods = 0
 
+    def forget_all(self) -> None:
+        """This process no longer leads: what stands where is another's to tell."""
+        self._pods.clear()
+
     def submitted(self, known: Known, pods: Sequence[Pod]) -> None:
         known.submitted_at = _now()
         made = [pod.metadata.creation_timestamp for pod in pods if pod.metadata.creation_timestamp]

@@ -43,6 +43,7 @@ class JobPoller:
         self._told = told
         self._times = times or PollTimes()
         self._open: set[int] = set()
+        self._unseen: set[int] = set()  # of those, what no look has answered for yet
         self._wake = asyncio.Event()
         self.states: dict[int, JobStatus] = {}
         self.epoch = 0
@@ -52,11 +53,13 @@ class JobPoller:
         """Look at this job from now on, and soon."""
         if job_id not in self._open:
             self._open.add(job_id)
+            self._unseen.add(job_id)
             self._wake.set()
 
     def forget(self, job_ids: Iterable[int]) -> None:
         for job_id in job_ids:
             self._open.discard(job_id)
+            self._unseen.discard(job_id)
             self.states.pop(job_id, None)
 
     def look_soon(self) -> None:
@@ -96,10 +99,11 @@ class JobPoller:
         for job_id in asked & self._open:
             before, now = self.states.get(job_id), found.get(job_id)
             if now is None:
-                gone = self.states.pop(job_id, None) is not None
+                gone = self.states.pop(job_id, None) is not None or job_id in self._unseen
             else:
                 self.states[job_id] = now
                 gone = False
+            self._unseen.discard(job_id)
             if gone or (now is not None and (before is None or before.states != now.states)):
                 changed = True
                 self._told(job_id)

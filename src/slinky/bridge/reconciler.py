@@ -11,7 +11,7 @@ import msgspec
 
 from slinky.bridge.annotations import AnnotationError
 from slinky.bridge.binding import Binder
-from slinky.bridge.executor import Executor
+from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
@@ -20,16 +20,17 @@ from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodV
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.submitting import Submitter, all_of
 from slinky.bridge.telling import Teller
-from slinky.bridge.views import pod_view
+from slinky.bridge.views import needs_job, pod_view
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, rank_of, workload_of
-from slinky.kube import Pod, WorkQueue
+from slinky.kube import Backoff, Pod, WorkQueue
 
 __all__ = ["Groups", "Reconciler"]
 
 INCOMPLETE_SECONDS = 30.0
 MISSING_SECONDS = 1.0  # between two questions after a job that Slurm does not know
 OBSTACLE_SECONDS = 30.0  # between two looks at a node that has no room yet, where nothing tells
+BACKOFF = Backoff(first=0.05, most=30.0)  # short, so that an outage of either side does not outlast itself by much
 STARTED = 1  # priority of a workload whose job has changed, over those that are to be submitted
 
 Groups = Callable[[WorkloadKey], PodGroup | None]
@@ -61,8 +62,8 @@ class Reconciler:
         self._window = window
         self._teller = teller
         self._metrics = metrics
-        self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace)
-        self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace)
+        self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
+        self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.known: dict[WorkloadKey, Known] = {}
         self._workload_of_job: dict[int, WorkloadKey] = {}
 
@@ -144,7 +145,8 @@ class Reconciler:
                 case Submit():
                     if self._window.enter(key):
                         self._add(self._window.next())
-                        self.submits.add(key)
+                        if not self.submits.agenda.failures(key):  # else it comes again by itself, later and later
+                            self.submits.add(key)
                 case EndJob(job_id, exit_code, why):
                     await self._end(job_id, exit_code, why, now, known)
                     self.queue.add(key)
@@ -173,8 +175,8 @@ class Reconciler:
         self._poller.look_soon()
 
     async def _release(self, pod: Pod, known: Known) -> None:
-        await self._executor.release(pod)
-        known.written.released.add(pod.metadata.uid)
+        if await self._executor.release(pod):
+            known.written.released.add(pod.metadata.uid)
 
     # What is known
 
@@ -191,7 +193,7 @@ class Reconciler:
 
     async def _job(self, key: WorkloadKey, pods: Sequence[PodView], known: Known) -> JobView | None:
         """The workload's job: the one this process submitted or adopted, else the one that its pods' labels name."""
-        labels = {pod.job_id for pod in pods} - {0}
+        labels = {pod.job_id for pod in pods if needs_job(pod)} - {0}
         if not known.job_id and labels:
             known.job_id = max(labels)
             self.own_job(known.job_id, key)
@@ -256,8 +258,8 @@ def _views(pods: Sequence[Pod], known: Known) -> list[PodView]:
 
 def _is_broken(pods: Sequence[PodView], size: int, job: JobView | None, known: Known, now: float) -> bool:
     """Members of a gang that has a job and has not begun are missing, and have been for a while."""
-    alive = [pod for pod in pods if not pod.deleting]
-    if job is None or len(alive) >= min(size, job.tasks) or any(pod.state != "waiting" for pod in pods):
+    waiting = [pod for pod in pods if pod.state == "waiting" and not pod.deleting]
+    if job is None or len(waiting) >= min(size, job.tasks) or any(pod.state != "waiting" and pod.job_id == job.job_id for pod in pods):
         known.incomplete_since = 0.0
         return False
     known.incomplete_since = known.incomplete_since or now

@@ -16,7 +16,7 @@ from slinky.bridge.slurm_nodes import FRESH_SECONDS, SlurmNodes
 from slinky.bridge.telling import Teller
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Pod
-from slinky.slurm import RefusedError
+from slinky.slurm import AuthenticationError, RefusedError
 
 __all__ = ["Submitter", "all_of"]
 
@@ -44,6 +44,8 @@ class Submitter:
             return False
         try:
             submission = await self._executor.submit(workload)
+        except AuthenticationError:
+            raise  # nothing that is wrong with this job
         except RefusedError as error:
             self.park(workload.key, known, workload.pods, f"Slurm refuses the job: {error.description or error}")
             return False

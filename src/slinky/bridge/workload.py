@@ -56,6 +56,12 @@ class WorkloadKey(msgspec.Struct, frozen=True, order=True):
         return self.name.partition(BY_JOB)[0].partition(PART)[0]
 
     @property
+    def job_id(self) -> int:
+        """The Slurm job whose label is all that its pods are known by; 0 for any other workload."""
+        text = self.name.partition(BY_JOB)[2]
+        return int(text) if text.isdigit() else 0
+
+    @property
     def part(self) -> str:
         """Of a `Workload` the group within."""
         _, *rest = self.name.partition(BY_JOB)[0].split(PART)
