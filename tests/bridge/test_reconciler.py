@@ -26,7 +26,7 @@ from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Cache, Key, Meta, Node, Pod
 from slinky.kube import Job as KubeJob
 from slinky.kube.objects import JobSpec, NodeStatus, OwnerReference, PodStatus
-from slinky.slurm import Allocation, Job, JobDescription, JobStatus, NodeAllocation, NotFoundError, UnavailableError
+from slinky.slurm import Allocation, Job, JobDescription, JobStatus, NodeAllocation, NotFoundError, OutcomeUnknownError, UnavailableError
 from tests.kube.virtual_time import run_in_virtual_time
 
 SITE = Site(cluster="c1", partition="bridge")
@@ -56,6 +56,7 @@ class World:
         self.acts: list[str] = []
         self.tries = 0
         self.refuse_binding: set[str] = set()
+        self.lose_answers = 0
         self.jobs = self.accounting = self
         self.site = SITE
         metrics, teller = BridgeMetrics(CollectorRegistry()), Silent()
@@ -121,7 +122,17 @@ class World:
         }
         self.held[job_id] = msgspec.convert(record, Job)
         self.acts.append(f"submit {job_id} x{description.tasks}")
+        if self.lose_answers:
+            self.lose_answers -= 1
+            self.down = True
+            raise OutcomeUnknownError("the connection broke")
         return submission_of(job_id, description)
+
+    async def find(self, workload: Workload) -> Submission | None:
+        self.check()
+        sent = translate(workload, SITE)
+        mine = [job_id for job_id, job in self.held.items() if job.admin_comment == sent.admin_comment and not job.is_finished]
+        return submission_of(mine[0], sent) if mine else None
 
     async def label(self, pod: Pod, job_id: int) -> None:
         if self.pods.by_key(pod.key):
@@ -297,6 +308,52 @@ def test_while_slurm_is_down_submits_come_later_and_later_and_go_on_soon_after()
         world.down = False
         await world.until(lambda: world.held, seconds=45)
         assert world.acts == ["submit 1 x1"]
+
+    told(story)
+
+
+def test_a_job_whose_submit_was_never_answered_is_ended_where_its_pod_is_gone_by_then() -> None:
+    async def story(world: World) -> None:
+        world.lose_answers = 1
+        world.make("a")
+        await world.until(lambda: world.down)
+        world.pods.remove(Key("ns", "a"))
+        await asyncio.sleep(60)
+        world.down = False
+        await world.until(lambda: world.acts == ["submit 1 x1", "end 1 None"])
+        await world.until(world.is_empty)
+
+    told(story)
+
+
+def test_a_job_whose_submit_was_never_answered_is_found_before_another_is_made() -> None:
+    """Also where another pod has come in the stead of one of those it was for."""
+
+    async def story(world: World) -> None:
+        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
+        world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
+        world.lose_answers = 1
+        for name in ("a", "b"):
+            world.make(name, gang=True)
+        await world.until(lambda: world.down)
+        world.pods.remove(Key("ns", "b"))
+        world.make("c", gang=True)
+        world.down = False
+        await runs(world, 1, "a", "c")
+        assert world.acts == ["submit 1 x2", "bind a", "bind c"]
+
+    told(story)
+
+
+def test_a_submit_that_was_lost_on_the_way_is_made_again() -> None:
+    async def story(world: World) -> None:
+        world.lose_answers = 1
+        world.make("a")
+        await world.until(lambda: world.down)
+        world.held.clear()
+        world.down = False
+        await runs(world, 1, "a")
+        assert world.acts == ["submit 1 x1", "submit 1 x1", "bind a"]
 
     told(story)
 

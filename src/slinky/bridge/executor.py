@@ -60,6 +60,15 @@ class Executor:
             return submission_of(answer.job_id, description)
         raise UnsupportedError(f"{workload.key} had {MOST_ATTEMPTS} jobs that Slurm still remembers, all over; it is tried again later")
 
+    async def find(self, workload: Workload) -> Submission | None:
+        """The job that was submitted for just these pods and is not over, if there is one."""
+        for attempt in range(MOST_ATTEMPTS):
+            marker = marker_for(self.site.cluster, str(workload.key), workload.uids, attempt)
+            for job_id in await self._slurm.jobs.find_all(marker, marker_in="admin_comment"):
+                if not await self._is_over(job_id):
+                    return submission_of(job_id, translate(workload, self.site, attempt))
+        return None
+
     async def label(self, pod: Pod, job_id: int) -> None:
         """With the pod's UID in the patch, the API server refuses it (as invalid) for another pod of that name."""
         self._check()

@@ -98,7 +98,7 @@ class Reconciler:
         views = _views(pods, known)
         workload = self._workload(key, pods, known)
         job = await self._job(key, views, known)
-        if not pods and (job is None or job.state in ("over", "lost")):
+        if not pods and not known.unsettled and (job is None or job.state in ("over", "lost")):
             self._forget(key, known)
             return
         wished = workload.wished_ranks if workload else {}
@@ -119,6 +119,9 @@ class Reconciler:
         known = self.known.get(key)
         if known is None or known.submitting or known.job_id:
             return
+        if known.unsettled:
+            await self._settle(key, known, known.unsettled)
+            return
         pods = self._pods(key)
         workload = self._workload(key, pods, known)
         now = self._snapshot(pods, _views(pods, known), workload, None, known)
@@ -132,6 +135,16 @@ class Reconciler:
                 await self._submitter.label(workload.pods, known.job_id, known)
             else:
                 self._add(self._window.leave(key))
+        finally:
+            known.submitting = False
+            self.queue.add(key)
+
+    async def _settle(self, key: WorkloadKey, known: Known, sent: Workload) -> None:
+        """Before anything else is submitted, or all is forgotten: the job that an unanswered submit may have made."""
+        known.submitting = True
+        try:
+            if await self._submitter.settle(sent, known):
+                self.own_job(known.job_id, key)
         finally:
             known.submitting = False
             self.queue.add(key)
@@ -216,6 +229,7 @@ class Reconciler:
             pods=views,
             size=size,
             job=job,
+            submit_unknown=known.unsettled is not None,
             parked=known.parked_until > now,
             gated=workload is None or any(pod.spec.scheduling_gates for pod in pods),
             broken=_is_broken(views, size, job, known, now),
