@@ -1,15 +1,22 @@
 """The judgement by Slurm's nodes: a no counts only if it rests on a list that was read after the question."""
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
 
 import pytest
 
 from slinky.bridge.slurm_nodes import FRESH_SECONDS, SlurmNodes
-from slinky.slurm import JobDescription, Node, UnavailableError
+from slinky.slurm import AuthenticationError, JobDescription, Node, UnavailableError
 from tests.kube.virtual_time import run_in_virtual_time
 
 WIDE = JobDescription(partition="bridge", tasks=1, cpus_per_task=16)
+
+
+class Seen(NamedTuple):
+    name: str
+    before: Node | None
+    after: Node | None
 
 
 class Nodes:
@@ -28,6 +35,13 @@ class Nodes:
             self.failures -= 1
             raise UnavailableError("slurmctld is not there")
         return [Node(name=f"n{index}", cpus=cpus, partitions=["bridge"]) for index, cpus in enumerate(self.cpus)]
+
+    async def watch(self, _: object) -> AsyncIterator[Seen]:
+        if self.failures:
+            self.failures -= 1
+            raise AuthenticationError("the token is not believed")
+        yield Seen("n0", None, Node(name="n0", cpus=16, partitions=["bridge"]))
+        await asyncio.Event().wait()
 
 
 def made(*cpus: int) -> tuple[Nodes, Any]:
@@ -84,5 +98,19 @@ def test_a_reading_that_failed_is_no_answer_for_those_who_waited_for_it() -> Non
         with pytest.raises(UnavailableError):
             await first
         assert (await second).missing == ""
+
+    run_in_virtual_time(story())
+
+
+def test_a_token_that_is_not_believed_for_a_while_does_not_end_the_watch() -> None:
+    async def story() -> None:
+        slurm, nodes = made()
+        slurm.failures = 5
+        watch = asyncio.create_task(nodes.run())
+        await asyncio.sleep(120)
+        assert (await nodes.shortfall(WIDE)).missing == ""
+        assert slurm.reads == 0
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
 
     run_in_virtual_time(story())

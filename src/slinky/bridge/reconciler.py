@@ -282,6 +282,8 @@ def _is_broken(pods: Sequence[PodView], size: int, job: JobView | None, known: K
 
 def _phase(now: Snapshot, in_window: bool) -> str:
     """For the metric: where a workload stands."""
+    if now.pods and all(pod.state == "over" for pod in now.pods):
+        return "over"
     if now.job is None:
         if now.parked:
             return "parked"
