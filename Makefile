@@ -33,7 +33,7 @@ test-fast: lint  ## lint and the tests that need no sandbox (seconds)
 test-all: lint  ## everything, the long ones too (hours)
 	$(PYTEST)
 
-demo: setup  ## a pod placed by Slurm, on a real Slurm and a real Kubernetes
+demo: setup  ## pods, a gang and a burst placed by Slurm, on a real Slurm and a real Kubernetes
 	$(RUN)/slinky demo
 
 bench: setup  ## measures, as a table and as JSON in bench/results/

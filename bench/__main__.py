@@ -1,64 +1,75 @@
-"""Run the measurements one after the other and write the table: `python -m bench [NAME …] [--quick]`."""
+"""Run the measurements one after the other and write the table: `python -m bench [NAME …] [--quick] [--profile]`."""
 
 import argparse
 import datetime as dt
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from bench import kube_cache, limits, sandbox_times, slurm_client
+from bench import bridge, kube_cache, limits, sandbox_times, slurm_client
 from bench.rows import Row
 
 RESULTS = Path(__file__).parent / "results"
+TRIED = Path(__file__).parents[1] / "artefacts" / "bench"  # what a quick run leaves
+COLUMNS = ("what", "figure", "unit", "limit", "ratio", "goal", "met")
 MEASUREMENTS: dict[str, Callable[[bool], list[Row]]] = {
     "sandbox": sandbox_times.measure,
     "limits": limits.measure,
     "client": slurm_client.measure,
     "kube-cache": kube_cache.measure,
 }
+NAMES = (*MEASUREMENTS, "bridge")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASUREMENTS)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="smaller numbers, to see that it works")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="smaller numbers, to see that it works; written to artefacts/bench/")
+    parser.add_argument("--profile", action="store_true", help="bridge: where its time goes, instead of how fast it is")
+    parser.add_argument("--sandbox", default="", metavar="NAME", help="bridge: on this sandbox, which is up and stays up")
     chosen = parser.parse_args()
-    if unknown := set(chosen.names) - set(MEASUREMENTS):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there is {', '.join(MEASUREMENTS)}")
-    rows = [row for name in chosen.names or MEASUREMENTS for row in MEASUREMENTS[name](chosen.quick)]
+    if unknown := set(chosen.names) - set(NAMES):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there is {', '.join(NAMES)}")
+    results = TRIED if chosen.quick else RESULTS
+    if chosen.profile:
+        print(f"written: {bridge.profile(chosen.quick, results, chosen.sandbox)}")
+        return
+    measurements = MEASUREMENTS | {"bridge": partial(bridge.measure, results=results, sandbox=chosen.sandbox)}
+    rows = [row for name in chosen.names or NAMES for row in measurements[name](chosen.quick)]
     _show(rows)
-    if chosen.quick or chosen.names:
-        print("not written to bench/results/: that is for a full run")
-    else:
-        _write(rows)
+    _write(rows, results, "-".join(chosen.names) or "latest")
 
 
 def _show(rows: list[Row]) -> None:
-    table = Table("what", "figure", "unit", "goal", "met")
+    table = Table(*COLUMNS)
     for row in rows:
-        table.add_row(row.what, f"{row.figure:,.4g}", row.unit, row.goal_text, row.met_text)
-    Console().print(table)
+        table.add_row(*row.cells)
+    console = Console(width=None if sys.stdout.isatty() else 170)
+    console.print(table)
 
 
-def _write(rows: list[Row]) -> None:
-    RESULTS.mkdir(exist_ok=True)
+def _write(rows: list[Row], results: Path, name: str) -> None:
+    results.mkdir(parents=True, exist_ok=True)
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "kernel": platform.release()}
     when = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     document = {"measured": when, "machine": machine, "rows": [row.as_dict() for row in rows]}
-    (RESULTS / "latest.json").write_text(json.dumps(document, indent=1) + "\n")
+    (results / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
     lines = [
         f"Measured {when} on {machine['cores']} cores, Python {machine['python']}.",
         "",
-        "| what | figure | unit | goal | met |",
-        "|---|---:|---|---|---|",
+        f"| {' | '.join(COLUMNS)} |",
+        "|---|---:|---|---:|---:|---|---|",
     ]
-    lines += [f"| {row.what} | {row.figure:,.4g} | {row.unit} | {row.goal_text} | {row.met_text} |" for row in rows]
-    (RESULTS / "latest.md").write_text("\n".join(lines) + "\n")
+    lines += [f"| {' | '.join(row.cells)} |" for row in rows]
+    (results / f"{name}.md").write_text("\n".join(lines) + "\n")
+    print(f"written: {results / name}.{{json,md}}")
 
 
 if __name__ == "__main__":

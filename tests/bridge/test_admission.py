@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slinky.bridge.admission import LEFT_ALONE, TASK_ENVIRONMENT, admit_change, admit_pod, admit_root
+from slinky.bridge.admission import ALIASES, LEFT_ALONE, TASK_ENVIRONMENT, admit_change, admit_pod, admit_root
 from slinky.bridge.keys import FINALIZER, JOB_ID, SLURM_NODE
 from slinky.bridge.settings import Settings
 
@@ -47,18 +47,21 @@ def test_a_pod_gets_all_it_needs_in_one_change(scheduler: str | None) -> None:
     assert became["spec"]["tolerations"] == [{"key": "x"}, {"key": "slinky.slurm.net/managed-node", "operator": "Equal", "value": NAME}]
     for container in (*became["spec"]["containers"], *became["spec"]["initContainers"]):
         names = [variable["name"] for variable in container["env"]]
-        assert {"SLURM_JOB_ID", *TASK_ENVIRONMENT} == set(names) - {"SLURM_JOBID"}
+        assert {"SLURM_JOB_ID", *TASK_ENVIRONMENT, *ALIASES} == set(names)
         assert len(names) == len(set(names))
     assert admit_pod(became, OURS, managed=True).patches == ()
 
 
 def test_what_the_user_set_stays() -> None:
-    own = [{"name": "SLURM_PROCID", "value": "7"}, {"name": "RANK", "value": "$(SLURM_NTASKS)"}]
+    own = [{"name": "SLURM_PROCID", "value": "7"}, {"name": "SLURM_NNODES", "value": "9"}, {"name": "RANK", "value": "$(SLURM_NTASKS)"}]
     sent = pod({"containers": [{"name": "c", "env": own}]})
     became = applied(sent, admit_pod(sent, OURS, managed=True).patches)
     env = became["spec"]["containers"][0]["env"]
-    assert env[-2:] == own
+    assert env[-3:] == own
     assert [v for v in env if v["name"] == "SLURM_PROCID"] == [own[0]]
+    older = {v["name"]: v for v in env if v["name"] in ALIASES}
+    assert older["SLURM_NPROCS"]["value"] == "$(SLURM_NTASKS)"
+    assert "valueFrom" in older["SLURM_JOB_NUM_NODES"]  # what the user set comes later and could not be referred to
 
 
 def test_the_task_environment_can_be_switched_off() -> None:

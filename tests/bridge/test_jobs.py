@@ -42,6 +42,9 @@ class Slurm:
             raise NotFoundError(f"there is no job {job_id}")
         return self.record
 
+    async def states(self, _: object) -> list[JobStatus]:
+        return []
+
     async def job(self, _: int) -> AccountedJob:
         if isinstance(self.past, SlurmError):
             raise self.past
@@ -155,3 +158,14 @@ def test_while_accounting_cannot_be_asked_nothing_is_lost() -> None:
         assert await world.state() == "pending"
 
     run_in_virtual_time(story())
+
+
+async def test_a_job_that_we_submitted_is_not_asked_about_before_the_poller_has_looked_and_then_it_is() -> None:
+    world = World(submission=Submission(job_id=7), verified=0, submitted_at=1.0)
+    world.poller.follow(7)
+    assert await world.state() == "pending"
+    assert world.slurm.questions == 0
+    world.slurm.record = a_job("CANCELLED")
+    await world.poller._look()
+    assert await world.state() == "over", "it was gone before the first look"
+    assert world.slurm.questions == 1

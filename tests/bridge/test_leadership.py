@@ -75,7 +75,8 @@ class Succession:
         await asyncio.gather(task, return_exceptions=True)
         return leadership
 
-    async def stream(self) -> AsyncIterator[Job]:
+    async def stream(self, *, learn: bool) -> AsyncIterator[Job]:
+        assert learn
         for job in list(self.world.held.values()):
             yield job
 

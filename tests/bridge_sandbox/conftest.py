@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -38,6 +38,16 @@ class Team:
 
     def said(self, **said: str) -> dict[str, str]:
         return {SETTINGS + key.replace("_", "-"): value for key, value in {"partition": self.partition.name, **said}.items()}
+
+    async def create_all(self, documents: Sequence[dict[str, Any]]) -> None:
+        """Many, side by side."""
+        turns = asyncio.Semaphore(16)
+
+        async def one(document: dict[str, Any]) -> None:
+            async with turns:
+                await self.create(document)
+
+        await asyncio.gather(*map(one, documents))
 
     async def create(self, *documents: dict[str, Any]) -> None:
         for document in documents:
@@ -141,10 +151,11 @@ async def team(sandbox: Sandbox, bridge: SandboxBridge, partition: Partition) ->
 
 
 @asynccontextmanager
-async def open_team(sandbox: Sandbox, partition: Partition) -> AsyncIterator[Team]:
+async def open_team(sandbox: Sandbox, partition: Partition, label: str = "on") -> AsyncIterator[Team]:
+    """`label` is that of the bridge whose namespace it is."""
     async with Client(from_kubeconfig(sandbox.kubeconfig)) as kube, sandbox.slurm_client() as slurm:
         name = f"team{next(_numbers)}"
-        await kube.create(NAMESPACES.untyped, {"metadata": {"name": name, "labels": {"bridge": "on"}}})
+        await kube.create(NAMESPACES.untyped, {"metadata": {"name": name, "labels": {"bridge": label}}})
         team = Team(sandbox, kube, slurm, name, partition)
         yield team
         for path in ("apps/v1/namespaces/{}/deployments", "batch/v1/namespaces/{}/jobs"):

@@ -12,8 +12,8 @@ from tests.conftest import Cli
         ["sandbox"],
         ["demo"],
         ["bridge"],
-        *(["bridge", c] for c in ["admission", "webhooks", "settings"]),
-        *(["sandbox", c] for c in ["up", "down", "list", "status", "logs", "env", "kubectl", "slurm", "shell", "restart"]),
+        *(["bridge", c] for c in ["run", "admission", "webhooks", "settings"]),
+        *(["sandbox", c] for c in ["up", "down", "list", "status", "logs", "env", "kubectl", "slurm", "shell", "restart", "bridge"]),
     ],
 )
 def test_every_command_has_help(cli: Cli, command: list[str]) -> None:
@@ -31,7 +31,7 @@ def test_every_command_has_help(cli: Cli, command: list[str]) -> None:
         (["sandbox", "up", "--name", "a/b"], "letters, digits and dashes"),
         *(
             (["sandbox", command, "--name", name], "letters, digits and dashes")
-            for command in ("down", "status", "env")
+            for command in ("down", "status", "env", "bridge")
             for name in ("", ".", "..", "/x", "a/b", "../x")
         ),
         (["sandbox", "up", "--node-memory", "9" * 400 + "G"], "a number with M, G or T"),

@@ -263,7 +263,7 @@ async def test_the_allocation_of_a_job(slurm: SlurmClient) -> None:
     assert len(allocation.nodes) == 2
     for node in allocation.nodes:
         assert node.memory == 128
-        assert len(node.cores) == 2  # two threads a core
+        assert len(node.cores) == 4
         assert [(gres.name, gres.count) for gres in node.gres] == [("gpu", 2)]
         assert len(gres_indices(node.gres[0].index)) == 2
 

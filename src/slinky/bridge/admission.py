@@ -25,11 +25,8 @@ TASK_ENVIRONMENT = {
     "SLURM_LOCALID": "localid",
     "SLURM_NODEID": "nodeid",
     "SLURM_NTASKS": "ntasks",
-    "SLURM_NPROCS": "ntasks",
     "SLURM_NNODES": "nnodes",
-    "SLURM_JOB_NUM_NODES": "nnodes",
     "SLURM_JOB_NODELIST": "nodelist",
-    "SLURM_NODELIST": "nodelist",
     "SLURMD_NODENAME": "nodename",
     "SLURM_TASKS_PER_NODE": "tasks-per-node",
     "SLURM_CPUS_PER_TASK": "cpus-per-task",
@@ -40,7 +37,14 @@ TASK_ENVIRONMENT = {
     "SLURM_JOB_QOS": "qos",
     "SLURM_JOB_GPUS": "gpus",
 }
-JOB_ID_ENVIRONMENT = ("SLURM_JOB_ID", "SLURM_JOBID")
+JOB_ID_VARIABLE = "SLURM_JOB_ID"
+# Older names of the same: short, as every byte of a pod is paid for by the API server at each of its changes.
+ALIASES = {
+    "SLURM_JOBID": JOB_ID_VARIABLE,
+    "SLURM_NPROCS": "SLURM_NTASKS",
+    "SLURM_JOB_NUM_NODES": "SLURM_NNODES",
+    "SLURM_NODELIST": "SLURM_JOB_NODELIST",
+}
 
 Patch = dict[str, Any]
 
@@ -165,11 +169,18 @@ def _environment(path: str, container: Mapping[str, Any]) -> list[Patch]:
     """What the user set stays as the user set it."""
     own = list(container.get("env") or ())
     taken = {variable.get("name") for variable in own}
-    sources = dict.fromkeys(JOB_ID_ENVIRONMENT, f"metadata.labels['{JOB_ID}']")
+    sources = {JOB_ID_VARIABLE: f"metadata.labels['{JOB_ID}']"}
     sources |= {name: f"metadata.annotations['{TASK}{key}']" for name, key in TASK_ENVIRONMENT.items()}
-    added = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": place}}} for name, place in sources.items() if name not in taken]
+    added: list[Patch] = [_variable(name, place) for name, place in sources.items() if name not in taken]
+    for name, meant in ALIASES.items():
+        if name not in taken:
+            added.append({"name": name, "value": f"$({meant})"} if meant not in taken else _variable(name, sources[meant]))
     # In front of the user's own, which may refer to them: $(SLURM_PROCID).
     return [_add(path, added + own)] if added else []
+
+
+def _variable(name: str, place: str) -> Patch:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": place}}}
 
 
 def _append(path: str, existing: Any, value: object) -> list[Patch]:

@@ -40,7 +40,13 @@ class Jobs:
         status = self._poller.states.get(known.job_id)
         if status is not None and known.submission and known.verified == self._poller.epoch and not status.is_finished:
             return job_view(status, known.job_id, known.submission.tasks)
+        if status is None and known.submission and known.verified == self._poller.epoch and self._is_new(known):
+            return JobView(job_id=known.job_id, state="pending", tasks=known.submission.tasks)  # the poller has not looked since
         return await self._asked(key, known)
+
+    def _is_new(self, known: Known) -> bool:
+        """We submitted it, and the poller will tell of it at its next look, be it there or not."""
+        return known.submitted_at > 0 and self._poller.has_yet_to_see(known.job_id)
 
     async def _asked(self, key: WorkloadKey, known: Known) -> JobView:
         epoch = self._poller.epoch

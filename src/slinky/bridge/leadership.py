@@ -100,7 +100,7 @@ class Leadership:
         backoff, failures = Backoff(first=0.5, most=15.0), 0
         while True:
             try:
-                found = [job async for each in self._slurm.jobs.stream() if (job := found_in(each, self._executor.site.cluster))]
+                found = [job async for each in self._slurm.jobs.stream(learn=True) if (job := found_in(each, self._executor.site.cluster))]
                 break
             except SlurmError as error:
                 failures += 1

@@ -72,7 +72,7 @@ class Known(msgspec.Struct, gc=False):
         """This is its job from now on."""
         self.job_id, self.submission, self.verified, self.unsettled = submission.job_id, submission, epoch, None
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
-        self.parked, self.parked_until, self.started_at, self.obstacle = "", 0.0, 0.0, ""
+        self.parked, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", 0.0, 0.0, 0.0, ""
 
     def drop_job(self) -> None:
         self.job_id, self.submission, self.slots = 0, None, []

@@ -56,15 +56,13 @@ class BridgeMetrics(Collector):
         """This process no longer leads: what stands where is another's to tell."""
         self._pods.clear()
 
-    def submitted(self, known: Known, pods: Sequence[Pod]) -> None:
-        known.submitted_at = _now()
+    def submitted(self, pods: Sequence[Pod]) -> None:
         made = [pod.metadata.creation_timestamp for pod in pods if pod.metadata.creation_timestamp]
         if made:
             self._stage.labels("submit").observe(max(0.0, (dt.datetime.now(dt.UTC) - max(made)).total_seconds()))
 
     def started(self, known: Known) -> None:
         """Slurm runs it, as far as we have seen."""
-        known.started_at = _now()
         if known.submitted_at:
             self._stage.labels("queue").observe(known.started_at - known.submitted_at)
 

@@ -1,8 +1,8 @@
 """One poller for all jobs: what state each of ours is in, by one small request a tick.
 
 Comes in: the ids of the jobs that are ours and not over. Goes out: their states, and a call for each that changed. No other code asks Slurm for lists. What must stay true: a tick costs Slurm no more than a
-small share of its time, however many jobs there are: the pause is at least several times what the last answer took; while one of ours waits it is short, so that a start is seen at once; what was submitted or
-ended by us is looked for at once; an outage is waited out, and afterwards `epoch` is another, as job ids may mean other jobs then.
+small share of its time, however many jobs there are: only our own are asked for, those that run more rarely than those that wait, and the pause is at least several times what the last answer took; while one of ours
+waits it is short, so that a start is seen at once; what was submitted or ended by us is looked for at once; an outage is waited out, and afterwards `epoch` is another, as job ids may mean other jobs then.
 """
 
 import asyncio
@@ -45,6 +45,7 @@ class JobPoller:
         self._open: set[int] = set()
         self._unseen: set[int] = set()  # of those, what no look has answered for yet
         self._wake = asyncio.Event()
+        self._all_at = float("-inf")
         self.states: dict[int, JobStatus] = {}
         self.epoch = 0
         self.outage = ""
@@ -61,6 +62,10 @@ class JobPoller:
             self._open.discard(job_id)
             self._unseen.discard(job_id)
             self.states.pop(job_id, None)
+
+    def has_yet_to_see(self, job_id: int) -> bool:
+        """No look has answered for it so far: the next one tells of it, be it there or not."""
+        return job_id in self._unseen
 
     def look_soon(self) -> None:
         """Something was done that may let a job start or end."""
@@ -87,7 +92,7 @@ class JobPoller:
             await self._sleep(pause)
 
     async def _look(self) -> bool:
-        asked = set(self._open)
+        asked = self._due()
         if not asked:
             return False
         found = {status.job_id: status for status in await self._slurm.jobs.states(asked)}
@@ -108,6 +113,18 @@ class JobPoller:
                 changed = True
                 self._told(job_id)
         return changed
+
+    def _due(self) -> set[int]:
+        """Those that may start at any moment each time; those that run, and only end, when the longest pause has passed since the last look at them."""
+        now = asyncio.get_running_loop().time()
+        if now - self._all_at >= self._times.slowest:
+            self._all_at = now
+            return set(self._open)
+        return {
+            job_id
+            for job_id in self._open
+            if (known := self.states.get(job_id)) is None or not known.is_running or "CONFIGURING" in known.states
+        }
 
     async def _outage(self, error: SlurmError, pause: float) -> None:
         if not self.outage:

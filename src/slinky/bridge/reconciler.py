@@ -132,12 +132,11 @@ class Reconciler:
         try:
             if await self._submitter.submit(workload, known):
                 self.own_job(known.job_id, key)
-                await self._submitter.label(workload.pods, known.job_id, known)
             else:
                 self._add(self._window.leave(key))
         finally:
             known.submitting = False
-            self.queue.add(key)
+            self._hurry(key)  # the label is the commit point: it goes before other looks
 
     async def _settle(self, key: WorkloadKey, known: Known, sent: Workload) -> None:
         """Before anything else is submitted, or all is forgotten: the job that an unanswered submit may have made."""
@@ -217,6 +216,7 @@ class Reconciler:
             self._drop_job(known)  # nobody is left of those it was for: what waits now is for another job
             return None
         if view.state == "running" and not known.started_at:
+            known.started_at = asyncio.get_running_loop().time()
             self._metrics.started(known)
         return view
 

@@ -1,7 +1,7 @@
-"""A workload into Slurm's queue: judged, submitted, labelled; or parked, with the reason.
+"""A workload into Slurm's queue: judged, and submitted; or parked, with the reason. And the label that ties its pods to the job.
 
-Comes in: a workload that is complete and has no job. Goes out: its job in Slurm and its id on the pods, or a reason why not and when to try again. What must stay true: the pods' label is the commit point, and is written right after the
-submit; what Slurm refuses, or no node could hold, is told to its owner and tried again, never lost and never hammered.
+Comes in: a workload that is complete and has no job. Goes out: its job in Slurm, or a reason why not and when to try again. What must stay true: what Slurm refuses, or no node could hold, is told to its owner and tried again, never lost
+and never hammered.
 """
 
 import asyncio
@@ -54,7 +54,8 @@ class Submitter:
                 known.unsettled = workload
             raise
         known.take(submission, self._poller.epoch)
-        self._metrics.submitted(known, workload.pods)
+        known.submitted_at = asyncio.get_running_loop().time()
+        self._metrics.submitted(workload.pods)
         self._teller.submitted(workload.pods, submission)
         return True
 

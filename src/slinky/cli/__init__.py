@@ -10,6 +10,7 @@ from slinky.cli.bridge import bridge
 from slinky.cli.bridge_run import run
 from slinky.cli.demo import demo
 from slinky.cli.sandbox import sandbox
+from slinky.cli.sandbox_bridge import bridge as bridge_on_a_sandbox
 from slinky.cli.slurm import slurm
 from slinky.kube import KubeError
 from slinky.sandbox import SandboxError
@@ -24,6 +25,7 @@ def slinky() -> None:
     """Slurm and Kubernetes on the same machines, as one system."""
 
 
+sandbox.add_command(bridge_on_a_sandbox)
 slinky.add_command(sandbox)
 slinky.add_command(demo)
 slinky.add_command(slurm)

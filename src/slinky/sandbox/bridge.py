@@ -23,7 +23,7 @@ from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import completion
 
-__all__ = ["SandboxBridge", "bridge_settings", "sandbox_bridge"]
+__all__ = ["SandboxBridge", "bridge_settings", "free_port", "sandbox_bridge"]
 
 READY_SECONDS = 60.0
 END_SECONDS = 20.0
@@ -122,6 +122,17 @@ class SandboxBridge:
             raise SandboxError(
                 f"slinky bridge {part} did not end within {END_SECONDS:g} s of {number.name}; its log is {self.folder / part}.log"
             ) from None
+
+    async def first_to_end(self) -> tuple[str, int]:
+        """Waits until one of those that run has ended by itself: which, and its exit code."""
+        waits = {asyncio.ensure_future(process.wait()): part for part, process in self._processes.items()}
+        try:
+            ended, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        first = ended.pop()
+        return waits[first], first.result()
 
     async def end(self) -> None:
         """All that runs; and the webhook configurations."""

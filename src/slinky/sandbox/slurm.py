@@ -207,18 +207,19 @@ def accounts() -> Iterator[list[str]]:
 
 
 def external_node(name: str, address: str, shape: Shape) -> NodeDescription:
-    """A node without a slurmd. With sockets and cores told, Slurm schedules twice as fast as with bare CPUs; threads stay CPUs, as Kubernetes counts them."""
+    """A node without a slurmd. With sockets and cores told, Slurm schedules twice as fast as with bare CPUs. Each CPU is a core of one thread: with two threads a core Slurm gives away whole cores, and a pod of
+    one CPU would cost two.
+    """
     cpus = shape.node_cpus
-    sockets = 2 if cpus % 4 == 0 else 1
-    threads = 2 if cpus % 2 == 0 else 1
+    sockets = 2 if cpus % 2 == 0 else 1
     return NodeDescription(
         name=name,
         address=address,
         cpus=cpus,
         boards=1,
         sockets_per_board=sockets,
-        cores_per_socket=cpus // sockets // threads,
-        threads_per_core=threads,
+        cores_per_socket=cpus // sockets,
+        threads_per_core=1,
         real_memory=shape.node_memory_mib,
         features=["bridge"],
         gres=[NodeGres(name="gpu", count=shape.node_gpus)] if shape.node_gpus else [],

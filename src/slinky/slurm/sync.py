@@ -82,12 +82,12 @@ class Jobs:
         """All jobs, in full: 8 to 27 KB each. For thousands of them use `stream` or `states`."""
         return self._portal.run(self._inner.all())
 
-    def stream(self) -> Iterator[Job]:
-        """All jobs, in full, one by one as they arrive: in memory there is never more than one and a piece."""
-        return self._portal.iterate(self._inner.stream())
+    def stream(self, *, learn: bool = False) -> Iterator[Job]:
+        """All jobs, in full, one by one as they arrive: in memory there is never more than one and a piece. With `learn` their markers are remembered, which a first submit with `once` would read them all for."""
+        return self._portal.iterate(self._inner.stream(learn=learn))
 
     def states(self, job_ids: Iterable[int] | None = None) -> list[JobStatus]:
-        """The states of these jobs, or of all: one small request whatever their number. Jobs that Slurm does not know are left out."""
+        """The states of these jobs, or of all: small requests, whose cost goes by the jobs asked for and not by those that there are. Jobs that Slurm does not know are left out."""
         return self._portal.run(self._inner.states(job_ids))
 
     def update(self, job_id: int, changes: JobDescription) -> list[Update]:

@@ -43,7 +43,8 @@ _UPDATED = msgspec.json.Decoder(Updates)
 _REQUEUED = msgspec.json.Decoder(Requeued)
 _REQUEUED_MANY = msgspec.json.Decoder(RequeuedMany)
 
-FEW = 200  # ids that are worth naming in a request; more than that, and all states are asked for
+TOGETHER = 500  # ids in one request: slurmrestd takes 8 µs for each, and more for each of thousands
+FEW = 5000  # ids that are worth naming; more than that, and all states are asked for
 ALREADY_OVER = 2021
 ROUNDS = 8  # submits of one job with `once` before giving up
 
@@ -100,23 +101,27 @@ class Jobs:
         """All jobs, in full: 8 to 27 KB each. For thousands of them use `stream` or `states`."""
         return (await self._connection.read("slurm/jobs/", _JOBS, lane=Lane.BULK)).jobs or []
 
-    async def stream(self) -> AsyncIterator[Job]:
-        """All jobs, in full, one by one as they arrive: in memory there is never more than one and a piece."""
-        async for job in stream_jobs(self._connection):
+    async def stream(self, *, learn: bool = False) -> AsyncIterator[Job]:
+        """All jobs, in full, one by one as they arrive: in memory there is never more than one and a piece. With `learn` their markers are remembered, which a first submit with `once` would read them all for."""
+        jobs = stream_jobs(self._connection)
+        async for job in self._markers.learn(jobs) if learn else jobs:
             yield job
 
     async def states(self, job_ids: Iterable[int] | None = None) -> list[JobStatus]:
-        """The states of these jobs, or of all: one small request whatever their number. Jobs that Slurm does not know are left out."""
-        wanted = None if job_ids is None else frozenset(job_ids)
-        if wanted is not None and not wanted:
-            return []
-        few = wanted is not None and len(wanted) <= FEW
-        params = {"job_id": sorted(wanted)} if wanted is not None and few else None
-        answer = await self._connection.read("slurm/jobs/state/", _STATES, params, lane=Lane.URGENT)
-        found = answer.jobs or []
-        if wanted is not None and not few:
-            found = [status for status in found if status.job_id in wanted]
-        return found
+        """The states of these jobs, or of all: small requests, whose cost goes by the jobs asked for and not by those that there are. Jobs that Slurm does not know are left out."""
+        wanted = None if job_ids is None else sorted(set(job_ids))
+        if wanted is None:
+            return await self._states(None)
+        if len(wanted) > FEW:
+            named = frozenset(wanted)
+            return [status for status in await self._states(None) if status.job_id in named]
+        parts = [wanted[start : start + TOGETHER] for start in range(0, len(wanted), TOGETHER)]
+        answers = await asyncio.gather(*map(self._states, parts))
+        return [status for answer in answers for status in answer]
+
+    async def _states(self, job_ids: list[int] | None) -> list[JobStatus]:
+        params = {"job_id": job_ids} if job_ids is not None else None
+        return (await self._connection.read("slurm/jobs/state/", _STATES, params, lane=Lane.URGENT)).jobs or []
 
     async def update(self, job_id: int, changes: JobDescription) -> list[Update]:
         """Change what `changes` names and nothing else. An array answers for each of its tasks."""

@@ -1,0 +1,195 @@
+"""The bridge as the user runs it: `slinky bridge run` and `slinky bridge admission`, processes of their own, and what they cost.
+
+Comes in: a sandbox and settings. Goes out: a running process; its CPU seconds and memory by the kernel's word, its calls by its own /metrics. What must stay true: it is ended when the block is left,
+whatever happened in it, and its log is kept.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import yaml
+
+from slinky.bridge.settings import Settings
+from slinky.sandbox.errors import last_lines
+from slinky.sandbox.handle import Sandbox
+from slinky.slurm.completion import CHILD
+
+__all__ = ["Bridge", "admission", "libslurm_in", "running", "settings_for"]
+
+SLINKY = Path(sys.executable).with_name("slinky")
+READY_SECONDS = 60.0
+END_SECONDS = 20.0
+SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.eE+-]+)$", re.MULTILINE)
+LABEL = re.compile(r'(\w+)="([^"]*)"')
+TICK = os.sysconf("SC_CLK_TCK")
+
+Sample = tuple[str, dict[str, str], float]
+
+
+def settings_for(sandbox: Sandbox, namespace: str) -> Settings:
+    """The defaults, but for where things are."""
+    found = Settings(slurm_rest_api=sandbox.slurm_server, managed_namespaces=[namespace], partition="bridge", namespace="default")
+    slurm = msgspec.structs.replace(found.slurm, token_file=str(sandbox.token_file))
+    return msgspec.structs.replace(found, slurm=slurm, health_port=_free_port())
+
+
+def libslurm_in(sandbox: Sandbox) -> list[str]:
+    """The command that is a Python beside libslurm: the sandbox's head has both. Not from within a running loop."""
+    shutil.copyfile(CHILD, sandbox.head / "var/lib/libslurm_child.py")
+    return sandbox.enter(["sh", "-c", 'shift 2; exec python3 -I /var/lib/libslurm_child.py "$@"', "sh"])
+
+
+class Bridge:
+    """Made by `running`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int, session: aiohttp.ClientSession, log: Path) -> None:
+        self._process, self._port, self._session, self._log = process, port, session, log
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while not await self._is_ready():
+            if self._process.returncode is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the bridge did not get ready (exit code {self._process.returncode}):\n{last_lines(self._log)}")
+            await asyncio.sleep(0.05)
+
+    async def _is_ready(self) -> bool:
+        try:
+            async with self._session.get(f"http://127.0.0.1:{self._port}/readyz") as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def metrics(self) -> list[Sample]:
+        async with self._session.get(f"http://127.0.0.1:{self._port}/metrics") as answer:
+            text = await answer.text()
+        return [(name, dict(LABEL.findall(labels)), float(value)) for name, labels, value in SAMPLE.findall(text)]
+
+    async def kube_calls(self) -> dict[str, int]:
+        """Requests to the API server so far, as "PATCH pods"."""
+        found: dict[str, int] = {}
+        for name, labels, value in await self.metrics():
+            if name == "slinky_kube_requests_total":
+                call = f"{labels['method']} {labels['resource']}"
+                found[call] = found.get(call, 0) + int(value)
+        return found
+
+    async def largest(self, metric: str) -> float:
+        """The largest sample of a metric; 0 where there is none."""
+        return max((value for name, _, value in await self.metrics() if name == metric), default=0.0)
+
+    async def quiet(self, seconds: float = 300) -> None:
+        """Wait until nothing is ready or being worked on in its queues, twice in a row."""
+        deadline, quiet = time.monotonic() + seconds, 0
+        while quiet < 2:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the bridge's queues were not empty within {seconds:g} s")
+            busy = sum(v for n, labels, v in await self.metrics() if n == "slinky_workqueue_keys" and labels["state"] != "later")
+            quiet = quiet + 1 if not busy else 0
+            await asyncio.sleep(0.25)
+
+    def cpu_seconds(self) -> float:
+        """Of the process, all its threads, its children that have ended, and those that live."""
+        return sum(_cpu_seconds(pid) for pid in (self.pid, *_descendants(self.pid)))
+
+    def resident_bytes(self) -> int:
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("VmRSS:"))
+
+
+@asynccontextmanager
+async def running(sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None) -> AsyncIterator[Bridge]:
+    """Ready when it is yielded. With `profile`, it runs under cProfile, which writes there at the end."""
+    async with _process("run", sandbox, settings, folder, profile) as bridge:
+        yield bridge
+
+
+@asynccontextmanager
+async def admission(sandbox: Sandbox, settings: Settings, folder: Path) -> AsyncIterator[None]:
+    """The webhook, in the API server's path while the block lasts."""
+    port = _free_port()
+    said = msgspec.structs.replace(
+        settings.admission, port=port, url=f"https://{sandbox.record.addresses.host}:{port}", configuration="bench"
+    )
+    settings = msgspec.structs.replace(settings, admission=said, health_port=_free_port())
+    try:
+        async with _process("admission", sandbox, settings, folder):
+            yield
+    finally:
+        command = _command("webhooks", sandbox, folder / "admission.yaml")
+        remove = await asyncio.create_subprocess_exec(*command, "--delete", stdout=asyncio.subprocess.DEVNULL)
+        await asyncio.wait_for(remove.wait(), END_SECONDS)
+
+
+@asynccontextmanager
+async def _process(word: str, sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None) -> AsyncIterator[Bridge]:
+    config, log = folder / f"{word}.yaml", folder / f"{word}.log"
+    config.write_text(yaml.safe_dump(msgspec.to_builtins(settings)))
+    command = _command(word, sandbox, config)
+    if profile:
+        command = [sys.executable, "-m", "cProfile", "-o", str(profile), *command]
+    with log.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session:
+        bridge = Bridge(process, settings.health_port, session, log)
+        try:
+            await bridge.ready()
+            yield bridge
+        finally:
+            await _end(process)
+
+
+def _command(word: str, sandbox: Sandbox, config: Path) -> list[str]:
+    return [str(SLINKY), "bridge", word, "--config", str(config), "--kubeconfig", str(sandbox.kubeconfig)]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), END_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port: int = place.getsockname()[1]
+        return port
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = _stat(pid)
+    return sum(int(field) for field in fields[11:15]) / TICK if fields else 0.0
+
+
+def _descendants(pid: int) -> list[int]:
+    parents = {int(path.name): int(fields[1]) for path in Path("/proc").glob("[0-9]*") if (fields := _stat(int(path.name)))}
+    found, fresh = [], [pid]
+    while fresh:
+        fresh = [child for child, parent in parents.items() if parent in fresh]
+        found += fresh
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the name, from the state on; none where the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,171 @@
+"""The bridge stopped, killed and started again, and Slurm too: what runs runs on, what waits goes on, nothing is submitted twice or left behind."""
+
+import itertools
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from slinky.bridge.keys import FINALIZER
+from slinky.kube import PODS, PatchKind
+from slinky.sandbox.bridge import SandboxBridge, free_port, sandbox_bridge
+from slinky.sandbox.handle import Sandbox
+from slinky.slurm import JobState
+from tests.bridge_sandbox.conftest import Team, open_team
+from tests.conftest import Partition
+
+pytestmark = pytest.mark.sandbox
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+async def own(sandbox: Sandbox, partition: Partition, tmp_path: Path) -> AsyncIterator[tuple[SandboxBridge, Team]]:
+    """A bridge of the test's own, to be stopped and started, and a team of its."""
+    name = f"own{next(_numbers)}"
+    selector = {"matchLabels": {"bridge": name}}
+    async with (
+        sandbox_bridge(sandbox, tmp_path, name=name, managedNamespaceSelector=selector, status={"seconds": 1, "rate": 50}) as bridge,
+        open_team(sandbox, partition, label=name) as team,
+    ):
+        yield bridge, team
+
+
+async def jobs_of(team: Team) -> list[int]:
+    told = await team.head("squeue", "-h", "-p", team.partition.name, "-t", "all", "-o", "%i")
+    return sorted(map(int, told.split()))
+
+
+async def test_a_bridge_that_is_killed_leaves_nothing_undone_and_does_nothing_twice(own: tuple[SandboxBridge, Team]) -> None:
+    bridge, team = own
+    await team.create(team.pod("runs"), team.pod("cancelled"), team.pod("ends", run_for="3s"), team.pod("held", said={"priority": "0"}))
+    await team.until_running("runs", "cancelled", "ends")
+    [runs, cancelled, ends, held] = await team.until_labelled("runs", "cancelled", "ends", "held")
+    assert await bridge.stop("run", signal.SIGKILL) == -signal.SIGKILL
+
+    # While it is down: the webhook still takes pods in, Slurm and the default scheduler do their work, and one pod's owner loses patience.
+    await team.create(team.pod("new"))
+    await team.head("scancel", str(cancelled))
+    other = team.pod("other") | {"metadata": {"name": "other", "namespace": "default"}}
+    other["spec"] |= {"nodeSelector": {"kubernetes.io/hostname": "kwok-47"}}
+    await team.kube.create(PODS.untyped, other, "default")
+
+    async def other_runs() -> bool:
+        return (await team.kube.get(PODS, "other", "default")).status.phase == "Running"
+
+    await team.until("a pod of the default scheduler ran", other_runs)
+    await team.kube.delete(PODS, "other", "default")
+    in_another = (await team.head("sbatch", "--parsable", "-p", "compute", "--hold", "--wrap", "true")).split(";")[0]
+
+    async def over() -> bool:
+        return (await team.get("ends")).status.phase == "Succeeded"
+
+    await team.until("a pod ended", over)
+    assert (await team.get("cancelled")).metadata.deletion_timestamp is None
+
+    await bridge.start("run")
+    await team.until_running("new")
+    await team.until_gone("cancelled")
+    await team.until_job(ends, JobState.COMPLETED)
+    assert await team.until_labelled("runs", "held") == [runs, held]
+    assert (await team.get("runs")).status.phase == "Running"
+    assert (await team.slurm.jobs.get(held)).is_pending
+    assert len(await jobs_of(team)) == 5
+    assert (await team.slurm.jobs.get(int(in_another))).is_pending
+    await team.head("scancel", in_another)
+
+
+async def test_a_job_whose_pod_vanished_while_the_bridge_was_down_is_ended(own: tuple[SandboxBridge, Team]) -> None:
+    bridge, team = own
+    await team.create(team.pod("p"), team.pod("stays"))
+    await team.until_running("p", "stays")
+    [job_id, other] = await team.until_labelled("p", "stays")
+    foreign = await team.head("sbatch", "--parsable", "-p", "compute", "--hold", "--comment", "slinky", "--wrap", "true")
+    assert await bridge.stop("run") == 0
+    patch = [{"op": "remove", "path": "/metadata/finalizers"}]
+    await team.kube.patch(PODS, "p", patch, team.namespace, kind=PatchKind.JSON)
+    await team.kube.delete(PODS, "p", team.namespace, grace_seconds=0)
+    await team.until_gone("p")
+    await bridge.start("run")
+    await team.until_job(job_id, JobState.CANCELLED)
+    assert (await team.slurm.jobs.get(other)).is_running
+    assert (await team.slurm.jobs.get(int(foreign))).is_pending
+    await team.head("scancel", foreign)
+
+
+async def test_a_second_one_takes_over_from_a_leader_that_is_killed(
+    own: tuple[SandboxBridge, Team], sandbox: Sandbox, tmp_path: Path
+) -> None:
+    bridge, team = own
+    settings = bridge.settings | {"healthPort": free_port()}
+    second = SandboxBridge(sandbox, settings, tmp_path / "second")
+    await second.start("run")
+    try:
+        await team.create(team.pod("first"))
+        await team.until_running("first")
+        assert "is Slurm job" not in second.log("run")
+        await bridge.stop("run", signal.SIGKILL)
+        await team.create(team.pod("second"))
+        await team.until_running("second")
+        assert "is Slurm job" in second.log("run")
+        assert len(await jobs_of(team)) == 2
+    finally:
+        await second.stop("run")
+        await bridge.start("run")  # for the fixture, which cleans up with its help
+
+
+async def test_a_leader_that_was_stopped_for_long_does_nothing_when_it_goes_on(
+    own: tuple[SandboxBridge, Team], sandbox: Sandbox, tmp_path: Path
+) -> None:
+    bridge, team = own
+
+    async def leads() -> bool:
+        return "leading:" in bridge.log("run")
+
+    await team.until("the first one led", leads)
+    os.kill(bridge.pid("run"), signal.SIGSTOP)
+    settings = bridge.settings | {"healthPort": free_port()}
+    second = SandboxBridge(sandbox, settings, tmp_path / "second")
+    try:
+        await second.start("run")
+        await team.create(team.pod("p"))
+        await team.until_running("p")
+        os.kill(bridge.pid("run"), signal.SIGCONT)
+
+        async def stepped_down() -> bool:
+            return "this one waits" in bridge.log("run")
+
+        await team.until("the first one noticed", stepped_down)
+        await team.create(team.pod("q"))
+        await team.until_running("q")
+        assert "is Slurm job" not in bridge.log("run")
+        assert len(await jobs_of(team)) == 2
+    finally:
+        os.kill(bridge.pid("run"), signal.SIGCONT)
+        await second.stop("run")
+
+    async def leads_again() -> bool:
+        return bridge.log("run").count("leading:") == 2
+
+    await team.until("the first one led again", leads_again)
+
+
+@pytest.mark.parametrize("part", ["slurmctld", "slurmrestd"])
+async def test_slurm_restarted_in_the_middle(own: tuple[SandboxBridge, Team], sandbox: Sandbox, part: str) -> None:
+    bridge, team = own
+    await team.create(team.pod("runs"), team.pod("held", said={"priority": "0"}))
+    await team.until_running("runs")
+    before = await team.until_labelled("runs", "held")
+    stopped = await sandbox.stop(part)
+    await team.create(team.pod("new"))
+    await sandbox.link.start(stopped)
+    await team.until_running("new")
+    assert await team.until_labelled("runs", "held") == before
+    assert (await team.get("runs")).status.phase == "Running"
+    assert FINALIZER in (await team.get("runs")).metadata.finalizers
+    await team.kube.delete(PODS, "runs", team.namespace)
+    await team.until_gone("runs")
+    await team.until_job(before[0], JobState.CANCELLED)
+    assert "Traceback" not in bridge.log("run")
