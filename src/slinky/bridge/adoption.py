@@ -10,7 +10,7 @@ import msgspec
 
 from slinky.bridge.marker import Marking, marker_for, read_comment
 from slinky.bridge.submission import Submission, submission_of
-from slinky.bridge.views import job_id_of
+from slinky.bridge.views import needs_job, pod_view
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
 from slinky.slurm import Job
@@ -44,14 +44,15 @@ def found_in(job: Job, cluster: str) -> Found | None:
 
 def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Iterable[Found]) -> Inheritance:
     """`jobs` are those that name this workload."""
-    labels = {job_id_of(pod) for pod in pods} - {0}
+    views = [pod_view(pod) for pod in pods]
+    labels = {pod.job_id for pod in views if needs_job(pod)} - {0}
+    past = {pod.job_id for pod in views} - labels - {0}
     waiting = [pod.metadata.uid for pod in pods if not pod.is_over and pod.metadata.deletion_timestamp is None]
     marker = marker_for(cluster, str(key), waiting)
     own: Found | None = None
     for job in sorted(jobs, key=lambda job: job.submission.job_id):
-        if job.submission.job_id in labels or (
-            not labels and not job.is_over and job.marker.startswith(marker) and (own is None or own.is_over)
-        ):
+        job_id = job.submission.job_id
+        if job_id in labels or (not labels and not job.is_over and (job_id in past or job.marker.startswith(marker))):
             own = job
     strays = [job.submission.job_id for job in jobs if job is not own and not job.is_over]
     return Inheritance(own, strays)

@@ -89,11 +89,14 @@ class Binder:
     async def _bind_one(self, pod: Pod, placement: Placement, known: Known) -> None:
         assert known.submission
         try:
-            await self._executor.bind(pod, placement.node, task_annotations(known.submission, placement.slot, known.slots))
+            bound = await self._executor.bind(pod, placement.node, task_annotations(known.submission, placement.slot, known.slots))
         except BaseException:
             self._ledger.withdraw(pod)
             raise
-        known.written.ranks[placement.uid] = placement.slot.rank
+        if bound:
+            known.written.ranks[placement.uid] = placement.slot.rank
+        else:
+            self._ledger.withdraw(pod)  # what became of it the watch will show
 
     def _hold(self, key: WorkloadKey, node: str, obstacle: str, known: Known, pods: Sequence[Pod]) -> None:
         """Slurm gave it the node; Kubernetes has no room there yet: the containers of the last pod are not gone, or somebody else's are there."""

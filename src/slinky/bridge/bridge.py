@@ -123,7 +123,6 @@ class Bridge:
         """One leader's time, from its beginning to its end."""
         if self._elector:
             await self._lead.wait()
-        self._lost.clear()
         self._leadership = leadership = lead()
         task = asyncio.create_task(leadership.run(), name="leadership")
         lost = asyncio.create_task(self._lost.wait(), name="leadership lost")
@@ -137,6 +136,7 @@ class Bridge:
             task.cancel()
             lost.cancel()
             await asyncio.gather(task, lost, return_exceptions=True)
+            self._metrics.forget_all()
 
     async def _prepare(self, stack: AsyncExitStack, health: HealthServer, kube: Client, slurm: SlurmClient) -> "Lead":
         """Caches, warm; and what makes a leader's time of them."""
@@ -194,13 +194,17 @@ class Bridge:
             self._settings.leader.name,
             self._settings.namespace,
             f"{socket.gethostname()}_{os.urandom(4).hex()}",
-            on_started=self._lead.set,
+            on_started=self._started_leading,
             on_stopped=self._stopped_leading,
             observer=self._kube_metrics.observe,
         )
         self._kube_metrics.follow(self._settings.leader.name, elector)
         elector.start()
         return elector
+
+    def _started_leading(self) -> None:
+        self._lost.clear()
+        self._lead.set()
 
     def _stopped_leading(self) -> None:
         self._lead.clear()

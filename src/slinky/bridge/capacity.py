@@ -14,7 +14,10 @@ from slinky.slurm import JobDescription, Node
 
 __all__ = ["NodeRoom", "room_of", "shortfall"]
 
-_GRES = re.compile(r"(?P<name>[\w.-]+)(?::(?P<type>[\w.-]+?))?:(?P<count>\d+)(?:\(.*\))?")
+_COUNT = re.compile(r"(\d+)([kKmMgGtTpP]?)")
+_TIMES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+NO_CONSUME = "no_consume"  # of such a GRES every job may have all
+UNLIMITED = 1 << 62
 
 
 class NodeRoom(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,19 +31,28 @@ class NodeRoom(msgspec.Struct, frozen=True, kw_only=True):
 
 def room_of(node: Node) -> NodeRoom:
     gres: dict[str, int] = {}
-    for word in re.split(r",(?![^(]*\))", node.gres or ""):
-        if found := _GRES.fullmatch(word):
-            count = int(found["count"])
-            gres[found["name"]] = gres.get(found["name"], 0) + count
-            if found["type"]:
-                typed = f"{found['name']}:{found['type']}"
-                gres[typed] = gres.get(typed, 0) + count
+    for word in filter(None, re.sub(r"\([^)]*\)", "", node.gres or "").split(",")):
+        names, count = _parts(word)
+        for name in {names[0], ":".join(names[:2])}:
+            gres[name] = gres.get(name, 0) + count
     return NodeRoom(partitions=frozenset(node.partitions), cpus=node.effective_cpus or node.cpus, memory=node.real_memory, gres=gres)
 
 
+def _parts(word: str) -> tuple[list[str], int]:
+    """`gpu:h100:8` → [gpu, h100], 8: the name, its type where it has one, and the count, which is one where Slurm says none."""
+    names, count = word.split(":"), 1
+    if len(names) > 1 and (found := _COUNT.fullmatch(names[-1])):
+        names, count = names[:-1], int(found[1]) * _TIMES[found[2].upper()]
+    if NO_CONSUME in names:
+        names, count = [name for name in names if name != NO_CONSUME], UNLIMITED
+    return names, count
+
+
 def shortfall(job: JobDescription, nodes: Iterable[NodeRoom]) -> str:
-    """Empty where it could run."""
-    wanted = set((job.partition or "").split(","))
+    """Empty where it could run, or where Slurm chooses the partition."""
+    if not job.partition:
+        return ""
+    wanted = set(job.partition.split(","))
     rooms = [room for room in nodes if room.partitions & wanted]
     if not rooms:
         return f"partition {job.partition} has no nodes"

@@ -8,11 +8,11 @@ from slinky.bridge.marker import marker_for
 from slinky.bridge.submission import Submission, submission_of
 from slinky.bridge.translate import Site, translate
 from slinky.bridge.workload import Workload
-from slinky.kube import PODS, Client, ConflictError, NotFoundError, PatchKind, Pod
-from slinky.slurm import AlreadyDoneError, JobCompletion, JobDescription, SlurmClient, UnsupportedError
+from slinky.kube import PODS, Client, ConflictError, InvalidError, NotFoundError, PatchKind, Pod
+from slinky.slurm import AlreadyDoneError, JobCompletion, JobDescription, SlurmClient, SlurmError, UnsupportedError
 from slinky.slurm import NotFoundError as NoSuchJobError
 
-__all__ = ["Executor", "NotLeadingError"]
+__all__ = ["EXPECTED", "Executor", "NotLeadingError"]
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +21,9 @@ MOST_ATTEMPTS = 20
 
 class NotLeadingError(Exception):
     """Another process leads now: this one must not act."""
+
+
+EXPECTED = (SlurmError, NotLeadingError)  # besides Kubernetes': what may happen to an act, and passes
 
 
 class Executor:
@@ -57,23 +60,40 @@ class Executor:
             return submission_of(answer.job_id, description)
         raise UnsupportedError(f"{workload.key} had {MOST_ATTEMPTS} jobs that Slurm still remembers, all over; it is tried again later")
 
+    async def find(self, workload: Workload) -> Submission | None:
+        """The job that was submitted for just these pods and is not over, if there is one."""
+        for attempt in range(MOST_ATTEMPTS):
+            marker = marker_for(self.site.cluster, str(workload.key), workload.uids, attempt)
+            for job_id in await self._slurm.jobs.find_all(marker, marker_in="admin_comment"):
+                if not await self._is_over(job_id):
+                    return submission_of(job_id, translate(workload, self.site, attempt))
+        return None
+
     async def label(self, pod: Pod, job_id: int) -> None:
-        """With the pod's UID in the patch, the API server refuses it for another pod of that name."""
+        """With the pod's UID in the patch, the API server refuses it (as invalid) for another pod of that name."""
         self._check()
         change = {"metadata": {"uid": pod.metadata.uid, "labels": {JOB_ID: str(job_id) if job_id else None}}}
         try:
             await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace)
-        except (NotFoundError, ConflictError):
+        except (NotFoundError, ConflictError, InvalidError):
             log.debug("pod %s is gone, or is another one now", pod.key)
 
-    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> None:
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> bool:
+        """Whether it is on that node now. Not so where it is gone, is being deleted, or is somewhere else."""
         self._check()
         try:
             await self._kube.bind(pod.metadata.name, pod.metadata.namespace, node, uid=pod.metadata.uid, annotations=annotations)
-        except ConflictError as error:
-            log.info("pod %s is bound already, or is another one now: %s", pod.key, error)
+        except (ConflictError, NotFoundError) as error:
+            log.info("pod %s is bound already, is being deleted, or is another one now: %s", pod.key, error)
+            return await self._is_on(pod, node)
+        return True
+
+    async def _is_on(self, pod: Pod, node: str) -> bool:
+        try:
+            there = await self._kube.get(PODS, pod.metadata.name, pod.metadata.namespace)
         except NotFoundError:
-            log.debug("pod %s is gone", pod.key)
+            return False
+        return there.metadata.uid == pod.metadata.uid and there.spec.node_name == node
 
     async def evict(self, pod: Pod, why: str) -> None:
         self._check()
@@ -83,12 +103,12 @@ class Executor:
         except (NotFoundError, ConflictError):
             log.debug("pod %s is gone already", pod.key)
 
-    async def release(self, pod: Pod) -> None:
-        """Only our own finalizer, found by its value, so that nobody else's is taken off."""
+    async def release(self, pod: Pod) -> bool:
+        """Only our own finalizer, found by its value, so that nobody else's is taken off. False where its finalizers are others by now: the watch will show them."""
         try:
             index = pod.metadata.finalizers.index(FINALIZER)
         except ValueError:
-            return
+            return True
         path = f"/metadata/finalizers/{index}"
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
@@ -100,6 +120,10 @@ class Executor:
             await self._kube.patch(PODS, pod.metadata.name, patch, pod.metadata.namespace, kind=PatchKind.JSON)
         except NotFoundError:
             log.debug("pod %s is gone already", pod.key)
+        except InvalidError:
+            log.debug("pod %s has changed, or is another one now", pod.key)
+            return False
+        return True
 
     async def end_job(self, job_id: int, exit_code: int | None, why: str, *, running: bool) -> None:
         """With its exit code where it ran and libslurm is at hand; else as cancelled, with the outcome in its comment."""

@@ -7,7 +7,7 @@ Comes in: what is remembered of a workload, its pods' labels, the poller's state
 import asyncio
 import logging
 
-from slinky.bridge.marker import read_comment
+from slinky.bridge.marker import Marking, read_comment
 from slinky.bridge.memory import Known
 from slinky.bridge.plan import JobView
 from slinky.bridge.poller import JobPoller
@@ -20,7 +20,6 @@ __all__ = ["Jobs"]
 
 log = logging.getLogger(__name__)
 
-NEW_SECONDS = 5.0  # how long a job that we submitted may take to show among the states
 SETTLE_SECONDS = 10.0  # how long a job must be unknown to an answering Slurm before it counts as lost
 
 
@@ -46,7 +45,8 @@ class Jobs:
         return await self._asked(key, known)
 
     def _is_new(self, known: Known) -> bool:
-        return asyncio.get_running_loop().time() - known.submitted_at < NEW_SECONDS
+        """We submitted it, and the poller will tell of it at its next look, be it there or not."""
+        return known.submitted_at > 0 and self._poller.has_yet_to_see(known.job_id)
 
     async def _asked(self, key: WorkloadKey, known: Known) -> JobView:
         epoch = self._poller.epoch
@@ -63,8 +63,15 @@ class Jobs:
         return self._seen(job, known)
 
     def is_own(self, job: Job, key: WorkloadKey) -> bool:
-        marking = read_comment(job.admin_comment, self._cluster)
-        return job.is_external and marking is not None and marking.workload == str(key)
+        return job.is_external and self._names(read_comment(job.admin_comment, self._cluster), job.job_id, key)
+
+    @staticmethod
+    def _names(marking: Marking | None, job_id: int, key: WorkloadKey) -> bool:
+        """Where the pods are known by their job's label alone, what they were part of when it was submitted is gone: their namespace must do."""
+        if marking is None:
+            return False
+        named = WorkloadKey.parse(marking.workload)
+        return marking.workload == str(key) or (key.job_id == job_id and named is not None and named.namespace == key.namespace)
 
     async def _missing(self, key: WorkloadKey, known: Known) -> JobView:
         """Slurm does not know it: accounting may. Believed only after a while, as slurmctld may be coming up, or the job may be on its way."""
@@ -79,10 +86,12 @@ class Jobs:
             log.info("%s: accounting cannot be asked about job %d: %s", key, known.job_id, error)
             past, settled = None, False
         tasks = known.submission.tasks if known.submission else 1
-        if past is not None and past.is_finished:
-            marking = read_comment(past.comment.administrator, self._cluster)
-            if marking is not None and marking.workload == str(key):
-                return self._seen(past, known)
+        if (
+            past is not None
+            and past.is_finished
+            and self._names(read_comment(past.comment.administrator, self._cluster), known.job_id, key)
+        ):
+            return self._seen(past, known)
         if settled:
             return self._lost(known)
         return JobView(job_id=known.job_id, state="pending", tasks=tasks)
@@ -90,6 +99,8 @@ class Jobs:
     def _seen(self, job: JobStates, known: Known) -> JobView:
         view = job_view(job, known.job_id, known.submission.tasks if known.submission else 1)
         known.over, known.why = view.state == "over", view.why
+        if known.over:
+            self._poller.forget([known.job_id])
         return view
 
     def _lost(self, known: Known) -> JobView:

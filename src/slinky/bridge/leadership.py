@@ -11,7 +11,7 @@ from typing import Any
 
 from slinky.bridge.adoption import Found, found_in, inheritance
 from slinky.bridge.binding import Binder
-from slinky.bridge.executor import Executor
+from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
@@ -23,7 +23,7 @@ from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.standing import UNSCHEDULABLE, Standing
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.telling import Teller
-from slinky.bridge.views import job_id_of
+from slinky.bridge.views import needs_job, pod_view
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Backoff, Pod, WorkQueue
@@ -58,7 +58,7 @@ class Leadership:
         self._teller = teller
         self._window = window
         self._slurm_nodes = slurm_nodes
-        self._strays: WorkQueue[int] = WorkQueue(group=lambda _: 0)
+        self._strays: WorkQueue[int] = WorkQueue(group=lambda _: 0, expected=EXPECTED)
         self._key_of_stray: dict[int, WorkloadKey] = {}
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self.adopted = False
@@ -112,8 +112,10 @@ class Leadership:
 
     def _take_over(self, found: Sequence[Found]) -> None:
         by_key: dict[WorkloadKey, list[Found]] = {}
+        keys = self._membership.keys()
+        by_label = {key.job_id: key for key in keys if key.job_id}
         for job in found:
-            by_key.setdefault(job.key, []).append(job)
+            by_key.setdefault(by_label.get(job.submission.job_id, job.key), []).append(job)
         strays = 0
         for key, jobs in by_key.items():
             pods = self._membership.pods(key)
@@ -122,11 +124,11 @@ class Leadership:
                 known = self.reconciler.known.setdefault(key, Known())
                 known.take(inherited.own.submission, self.poller.epoch)
                 self.reconciler.own_job(known.job_id, key)
+                self._window.keep(key)  # until it is seen to have started
             for job_id in inherited.strays if pods else [job.submission.job_id for job in jobs if not job.is_over]:
                 strays += 1
                 self._key_of_stray[job_id] = key
                 self._strays.add_after(job_id, STRAY_SECONDS)
-        keys = self._membership.keys()
         log.info("leading: %d workloads, %d jobs of theirs in Slurm, %d jobs without pods", len(keys), len(found) - strays, strays)
         for key in keys:
             self.reconciler.queue.add(key)
@@ -135,13 +137,13 @@ class Leadership:
         """A job of ours that no pod belongs to: ended, if that is still so and it is still ours."""
         key = self._key_of_stray[job_id]
         known = self.reconciler.known.get(key)
-        labelled = any(job_id_of(pod) == job_id for pod in self._membership.pods(key))
+        labelled = any(pod.job_id == job_id and needs_job(pod) for pod in map(pod_view, self._membership.pods(key)))
         if not labelled and (known is None or known.job_id != job_id):
             try:
                 job = await self._slurm.jobs.get(job_id)
+                found = found_in(job, self._executor.site.cluster)
             except NotFoundError:
-                return
-            found = found_in(job, self._executor.site.cluster)
+                found = None
             if found and found.key == key and not found.is_over:
                 log.info("job %d (%s) has no pods: it is ended", job_id, key)
                 await self._executor.end_job(job_id, None, "no pod belongs to it", running=False)

@@ -5,6 +5,7 @@ import msgspec
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import PodView
 from slinky.bridge.submission import Submission
+from slinky.bridge.workload import Workload
 
 __all__ = ["Known", "Written"]
 
@@ -59,6 +60,7 @@ class Known(msgspec.Struct, gc=False):
     incomplete_since: float = 0.0
     obstacle: str = ""
     submitting: bool = False
+    unsettled: Workload | None = None  # what was sent to Slurm, and nobody knows whether it arrived
     submitted_at: float = 0.0
     started_at: float = 0.0
     ending_since: float = 0.0
@@ -68,7 +70,7 @@ class Known(msgspec.Struct, gc=False):
 
     def take(self, submission: Submission, epoch: int) -> None:
         """This is its job from now on."""
-        self.job_id, self.submission, self.verified = submission.job_id, submission, epoch
+        self.job_id, self.submission, self.verified, self.unsettled = submission.job_id, submission, epoch, None
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
         self.parked, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", 0.0, 0.0, 0.0, ""
 

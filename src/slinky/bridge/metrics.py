@@ -52,6 +52,10 @@ class BridgeMetrics(Collector):
         self._pods[known.phase] -= known.pods
         known.pods = 0
 
+    def forget_all(self) -> None:
+        """This process no longer leads: what stands where is another's to tell."""
+        self._pods.clear()
+
     def submitted(self, pods: Sequence[Pod]) -> None:
         made = [pod.metadata.creation_timestamp for pod in pods if pod.metadata.creation_timestamp]
         if made:

@@ -43,6 +43,7 @@ class JobPoller:
         self._told = told
         self._times = times or PollTimes()
         self._open: set[int] = set()
+        self._unseen: set[int] = set()  # of those, what no look has answered for yet
         self._wake = asyncio.Event()
         self._all_at = float("-inf")
         self.states: dict[int, JobStatus] = {}
@@ -53,12 +54,18 @@ class JobPoller:
         """Look at this job from now on, and soon."""
         if job_id not in self._open:
             self._open.add(job_id)
+            self._unseen.add(job_id)
             self._wake.set()
 
     def forget(self, job_ids: Iterable[int]) -> None:
         for job_id in job_ids:
             self._open.discard(job_id)
+            self._unseen.discard(job_id)
             self.states.pop(job_id, None)
+
+    def has_yet_to_see(self, job_id: int) -> bool:
+        """No look has answered for it so far: the next one tells of it, be it there or not."""
+        return job_id in self._unseen
 
     def look_soon(self) -> None:
         """Something was done that may let a job start or end."""
@@ -97,10 +104,11 @@ class JobPoller:
         for job_id in asked & self._open:
             before, now = self.states.get(job_id), found.get(job_id)
             if now is None:
-                gone = self.states.pop(job_id, None) is not None
+                gone = self.states.pop(job_id, None) is not None or job_id in self._unseen
             else:
                 self.states[job_id] = now
                 gone = False
+            self._unseen.discard(job_id)
             if gone or (now is not None and (before is None or before.states != now.states)):
                 changed = True
                 self._told(job_id)

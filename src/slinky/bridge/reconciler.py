@@ -11,7 +11,7 @@ import msgspec
 
 from slinky.bridge.annotations import AnnotationError
 from slinky.bridge.binding import Binder
-from slinky.bridge.executor import Executor
+from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
@@ -20,16 +20,17 @@ from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodV
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.submitting import Submitter, all_of
 from slinky.bridge.telling import Teller
-from slinky.bridge.views import pod_view
+from slinky.bridge.views import needs_job, pod_view
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, rank_of, workload_of
-from slinky.kube import Pod, WorkQueue
+from slinky.kube import Backoff, Pod, WorkQueue
 
 __all__ = ["Groups", "Reconciler"]
 
 INCOMPLETE_SECONDS = 30.0
 MISSING_SECONDS = 1.0  # between two questions after a job that Slurm does not know
 OBSTACLE_SECONDS = 30.0  # between two looks at a node that has no room yet, where nothing tells
+BACKOFF = Backoff(first=0.05, most=30.0)  # short, so that an outage of either side does not outlast itself by much
 STARTED = 1  # priority of a workload whose job has changed, over those that are to be submitted
 
 Groups = Callable[[WorkloadKey], PodGroup | None]
@@ -61,8 +62,8 @@ class Reconciler:
         self._window = window
         self._teller = teller
         self._metrics = metrics
-        self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace)
-        self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace)
+        self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
+        self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.known: dict[WorkloadKey, Known] = {}
         self._workload_of_job: dict[int, WorkloadKey] = {}
 
@@ -97,14 +98,16 @@ class Reconciler:
         views = _views(pods, known)
         workload = self._workload(key, pods, known)
         job = await self._job(key, views, known)
-        if not pods and (job is None or job.state in ("over", "lost")):
+        if not pods and not known.unsettled and (job is None or job.state in ("over", "lost")):
             self._forget(key, known)
             return
         wished = workload.wished_ranks if workload else {}
         placements = await self.binder.placements(key, views, job, known, wished)
         now = self._snapshot(pods, views, workload, job, known)
         actions = plan(msgspec.structs.replace(now, placements=placements))
-        if not any(isinstance(action, Submit) for action in actions) and (job is None or job.state != "pending"):
+        if job is not None and job.state == "pending":
+            self._add(self._window.keep(key))
+        elif not any(isinstance(action, Submit) for action in actions):
             self._add(self._window.leave(key))
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, _phase(now, self._window.is_waiting(key)), len(pods))
@@ -115,6 +118,9 @@ class Reconciler:
         """Of the submit workers: the workload as it is now, if it is still to be submitted."""
         known = self.known.get(key)
         if known is None or known.submitting or known.job_id:
+            return
+        if known.unsettled:
+            await self._settle(key, known, known.unsettled)
             return
         pods = self._pods(key)
         workload = self._workload(key, pods, known)
@@ -132,6 +138,16 @@ class Reconciler:
             known.submitting = False
             self._hurry(key)  # the label is the commit point: it goes before other looks
 
+    async def _settle(self, key: WorkloadKey, known: Known, sent: Workload) -> None:
+        """Before anything else is submitted, or all is forgotten: the job that an unanswered submit may have made."""
+        known.submitting = True
+        try:
+            if await self._submitter.settle(sent, known):
+                self.own_job(known.job_id, key)
+        finally:
+            known.submitting = False
+            self.queue.add(key)
+
     async def _carry_out(self, actions: Sequence[Action], key: WorkloadKey, pods: Mapping[str, Pod], now: Snapshot, known: Known) -> None:
         """What concerns a job's end in order, what concerns its pods all at once."""
         acts: list[Awaitable[None]] = []
@@ -141,7 +157,8 @@ class Reconciler:
                 case Submit():
                     if self._window.enter(key):
                         self._add(self._window.next())
-                        self.submits.add(key)
+                        if not self.submits.agenda.failures(key):  # else it comes again by itself, later and later
+                            self.submits.add(key)
                 case EndJob(job_id, exit_code, why):
                     await self._end(job_id, exit_code, why, now, known)
                     self.queue.add(key)
@@ -170,8 +187,8 @@ class Reconciler:
         self._poller.look_soon()
 
     async def _release(self, pod: Pod, known: Known) -> None:
-        await self._executor.release(pod)
-        known.written.released.add(pod.metadata.uid)
+        if await self._executor.release(pod):
+            known.written.released.add(pod.metadata.uid)
 
     # What is known
 
@@ -188,7 +205,7 @@ class Reconciler:
 
     async def _job(self, key: WorkloadKey, pods: Sequence[PodView], known: Known) -> JobView | None:
         """The workload's job: the one this process submitted or adopted, else the one that its pods' labels name."""
-        labels = {pod.job_id for pod in pods} - {0}
+        labels = {pod.job_id for pod in pods if needs_job(pod)} - {0}
         if not known.job_id and labels:
             known.job_id = max(labels)
             self.own_job(known.job_id, key)
@@ -212,6 +229,7 @@ class Reconciler:
             pods=views,
             size=size,
             job=job,
+            submit_unknown=known.unsettled is not None,
             parked=known.parked_until > now,
             gated=workload is None or any(pod.spec.scheduling_gates for pod in pods),
             broken=_is_broken(views, size, job, known, now),
@@ -254,8 +272,8 @@ def _views(pods: Sequence[Pod], known: Known) -> list[PodView]:
 
 def _is_broken(pods: Sequence[PodView], size: int, job: JobView | None, known: Known, now: float) -> bool:
     """Members of a gang that has a job and has not begun are missing, and have been for a while."""
-    alive = [pod for pod in pods if not pod.deleting]
-    if job is None or len(alive) >= min(size, job.tasks) or any(pod.state != "waiting" for pod in pods):
+    waiting = [pod for pod in pods if pod.state == "waiting" and not pod.deleting]
+    if job is None or len(waiting) >= min(size, job.tasks) or any(pod.state != "waiting" and pod.job_id == job.job_id for pod in pods):
         known.incomplete_since = 0.0
         return False
     known.incomplete_since = known.incomplete_since or now
@@ -264,6 +282,8 @@ def _is_broken(pods: Sequence[PodView], size: int, job: JobView | None, known: K
 
 def _phase(now: Snapshot, in_window: bool) -> str:
     """For the metric: where a workload stands."""
+    if now.pods and all(pod.state == "over" for pod in now.pods):
+        return "over"
     if now.job is None:
         if now.parked:
             return "parked"

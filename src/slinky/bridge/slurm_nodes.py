@@ -5,15 +5,20 @@ was read after the question.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from slinky.bridge.capacity import NodeRoom, room_of, shortfall
-from slinky.slurm import JobDescription, Node, Pace, SlurmClient
+from slinky.kube import Backoff
+from slinky.slurm import JobDescription, Node, Pace, SlurmClient, SlurmError
 
 __all__ = ["FRESH_SECONDS", "Shortfall", "SlurmNodes"]
 
+log = logging.getLogger(__name__)
+
 MOST_JUDGED = 1000
+BACKOFF = Backoff(first=0.5, most=15.0)
 FRESH_SECONDS = 1.0
 
 
@@ -48,15 +53,25 @@ class SlurmNodes:
         asked = loop.time()
         async with self._reading:
             if asked - self._read_at > FRESH_SECONDS:
-                self._read_at = loop.time()
+                began = loop.time()
                 self._keep(await self._slurm.nodes.all())
+                self._read_at = began  # only now: an attempt that failed is no answer to those who wait
         return Shortfall(self._judge(job), self._read_at >= asked)
 
     async def run(self) -> None:
-        """For ever."""
-        async for transition in self._slurm.nodes.watch(self._pace):
-            if transition.before is None or transition.after is None:
-                self._change(transition.name, transition.after)
+        """For ever, whatever Slurm says: a token that is not believed for a while ends nothing."""
+        failures = 0
+        while True:
+            try:
+                async for transition in self._slurm.nodes.watch(self._pace):
+                    failures = 0
+                    if transition.before is None or transition.after is None:
+                        self._change(transition.name, transition.after)
+            except SlurmError as error:
+                failures += 1
+                wait = BACKOFF.seconds(failures)
+                log.warning("Slurm's nodes cannot be watched (%s); again in %.1f s", error, wait)
+                await asyncio.sleep(wait)
 
     def _judge(self, job: JobDescription) -> str:
         asked = (job.partition, job.tasks, job.cpus_per_task, job.memory_per_cpu, job.memory_per_node, job.tres_per_task, job.tres_per_node)

@@ -17,6 +17,7 @@ __all__ = ["Standing", "conditions_for", "standing_of"]
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 UNSCHEDULABLE = "Unschedulable"
+MOST_MESSAGE = 1024
 
 # What Slurm's words mean to someone who does not know them.
 MEANINGS = {
@@ -67,20 +68,20 @@ def standing_of(job: Job, now: dt.datetime) -> Standing:
 
 def conditions_for(pod: Pod, standing: Standing, now: dt.datetime) -> list[dict[str, Any]]:
     """Those to be written; none where the pod says so already, or where it started before anything had to be said."""
-    status = "True" if standing.holds else "False"
+    status, message = "True" if standing.holds else "False", standing.message[:MOST_MESSAGE]
     before = pod.condition(CONDITION)
     if before is None and standing.holds:
         return []
     found = []
-    if before is None or (before.status, before.reason, before.message) != (status, standing.reason, standing.message):
-        found.append(_condition(CONDITION, status, standing.reason, standing.message, before.status if before else "", now))
+    if before is None or (before.status, before.reason, before.message) != (status, standing.reason, message):
+        found.append(_condition(CONDITION, status, standing.reason, message, before.status if before else "", now))
     if not standing.holds and not pod.spec.node_name:
         then = pod.condition("PodScheduled")
-        if then is None or (then.reason, then.message) != (standing.scheduled, standing.message):
-            found.append(_condition("PodScheduled", "False", standing.scheduled, standing.message, then.status if then else "", now))
+        if then is None or (then.reason, then.message) != (standing.scheduled, message):
+            found.append(_condition("PodScheduled", "False", standing.scheduled, message, then.status if then else "", now))
     return found
 
 
 def _condition(kind: str, status: str, reason: str, message: str, before: str, now: dt.datetime) -> dict[str, Any]:
-    written = {"type": kind, "status": status, "reason": reason, "message": message[:1024]}
+    written = {"type": kind, "status": status, "reason": reason, "message": message}
     return written if status == before else written | {"lastTransitionTime": f"{now:%Y-%m-%dT%H:%M:%SZ}"}

@@ -16,7 +16,7 @@ from slinky.bridge.slurm_nodes import FRESH_SECONDS, SlurmNodes
 from slinky.bridge.telling import Teller
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Pod
-from slinky.slurm import RefusedError
+from slinky.slurm import AuthenticationError, RefusedError, SlurmError
 
 __all__ = ["Submitter", "all_of"]
 
@@ -44,13 +44,28 @@ class Submitter:
             return False
         try:
             submission = await self._executor.submit(workload)
-        except RefusedError as error:
-            self.park(workload.key, known, workload.pods, f"Slurm refuses the job: {error.description or error}")
-            return False
+        except SlurmError as error:
+            if isinstance(error, RefusedError) and not isinstance(
+                error, AuthenticationError
+            ):  # that is nothing that is wrong with this job
+                self.park(workload.key, known, workload.pods, f"Slurm refuses the job: {error.description or error}")
+                return False
+            if not error.outcome_known:
+                known.unsettled = workload
+            raise
         known.take(submission, self._poller.epoch)
         known.submitted_at = asyncio.get_running_loop().time()
         self._metrics.submitted(workload.pods)
         self._teller.submitted(workload.pods, submission)
+        return True
+
+    async def settle(self, workload: Workload, known: Known) -> bool:
+        """Whether a submit whose answer was lost made a job, which it has then, whatever became of its pods meanwhile."""
+        found = await self._executor.find(workload)
+        if found is None:
+            known.unsettled = None
+            return False
+        known.take(found, self._poller.epoch)
         return True
 
     async def label(self, pods: Sequence[Pod], job_id: int, known: Known) -> None:

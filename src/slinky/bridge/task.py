@@ -6,6 +6,9 @@ from slinky.slurm import Job, JobDescription
 
 __all__ = ["PerTask", "per_task"]
 
+NO_GRES = frozenset({"cpu", "mem", "node", "billing", "energy", "vmem", "pages"})
+NO_GRES_KINDS = ("license/", "bb/", "fs/", "ic/")
+
 
 class PerTask(msgspec.Struct, frozen=True, kw_only=True):
     """`memory` is what Slurm counts for it, in MiB; 0 where it was asked for by node, which is `node_memory`. `gres` is by name; `typed_gres` too, with the type where one was asked for; `node_gres` is per node."""
@@ -31,9 +34,11 @@ def per_task(job: JobDescription | Job) -> PerTask:
 
 
 def _counts(text: str | None) -> dict[str, int]:
-    """`gres/gpu:h100:2,gres/shard:3` → {"gpu:h100": 2, "shard": 3}; without a number it is one."""
+    """`gres/gpu:h100:2,gres/shard:3` → {"gpu:h100": 2, "shard": 3}; without a number it is one. What is no GRES (`cpu:4`, which Slurm may add) does not count."""
     found: dict[str, int] = {}
     for word in filter(None, (text or "").split(",")):
+        if word.replace("=", ":").partition(":")[0] in NO_GRES or word.startswith(NO_GRES_KINDS):
+            continue
         name, _, count = word.removeprefix("gres/").removeprefix("gres:").replace("=", ":").rpartition(":")
         if not count.isdigit():
             name, count = f"{name}:{count}" if name else count, "1"

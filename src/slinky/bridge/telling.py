@@ -14,9 +14,9 @@ from slinky.bridge.settings import StatusSettings
 from slinky.bridge.standing import Standing, conditions_for, standing_of
 from slinky.bridge.submission import Submission
 from slinky.bridge.workload import WorkloadKey
-from slinky.kube import PODS, Client, ConflictError, EventRecorder, NotFoundError, PatchKind, Pod, WorkQueue, reference
+from slinky.kube import PODS, Client, ConflictError, EventRecorder, InvalidError, NotFoundError, PatchKind, Pod, WorkQueue, reference
 from slinky.slurm import NotFoundError as NoSuchJobError
-from slinky.slurm import SlurmClient
+from slinky.slurm import SlurmClient, SlurmError
 
 __all__ = ["Teller"]
 
@@ -39,7 +39,7 @@ class Teller:
         self._settings = settings
         self._may_act = may_act
         self._waiting: set[WorkloadKey] = set()
-        self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace)
+        self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, expected=(SlurmError,))
         self.standings: Standings = lambda _: ([], None)
 
     def look(self, key: WorkloadKey, now: Snapshot) -> None:
@@ -80,7 +80,7 @@ class Teller:
         change = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": conditions}}
         try:
             await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace, kind=PatchKind.STRATEGIC, subresource="status")
-        except (NotFoundError, ConflictError):
+        except (NotFoundError, ConflictError, InvalidError):
             return
         await asyncio.sleep(1 / self._settings.rate)
 

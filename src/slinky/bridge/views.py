@@ -5,19 +5,24 @@ from slinky.bridge.plan import JobView, PodView
 from slinky.kube.objects import Pod
 from slinky.slurm import JobStates
 
-__all__ = ["exit_code_of", "job_id_of", "job_view", "pod_view"]
+__all__ = ["exit_code_of", "job_id_of", "job_view", "needs_job", "pod_view"]
 
 
 def job_id_of(pod: Pod) -> int:
     """0 where it has none; a label that is no number (nobody but us may write it) counts as none."""
     text = pod.metadata.labels.get(JOB_ID, "")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def needs_job(pod: PodView) -> bool:
+    """Whether its label still counts. One that is over and was let go has no use for its job: those who come after it in its workload get another."""
+    return pod.state != "over" or pod.finalizer
 
 
 def _rank_held(pod: Pod) -> int:
     """The rank that a bound pod was given with its Binding; -1 for none."""
     text = pod.metadata.annotations.get(TASK + "procid", "")
-    return int(text) if pod.spec.node_name and text.isdigit() else -1
+    return int(text) if pod.spec.node_name and text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
 def pod_view(pod: Pod) -> PodView:

@@ -1,7 +1,7 @@
 """How many of our jobs may wait in Slurm at once, so that one Job of 100,000 pods cannot fill Slurm's job table or slow its scheduler down.
 
-Comes in: workloads that are to be submitted, and those whose job no longer waits. Goes out: who may go now, and who moves up. Pure. What must stay true: neither limit is passed; whoever waits here moves up
-when there is room, the namespaces in turn and within one in the order they came; a namespace at its limit keeps nobody else back.
+Comes in: workloads that are to be submitted, those whose job waits already, and those whose job no longer does. Goes out: who may go now, and who moves up. Pure. What must stay true: neither limit is passed (but by what is there
+already when a leader's time begins); whoever waits here moves up when there is room, the namespaces in turn and within one in the order they came; a namespace at its limit keeps nobody else back.
 """
 
 from collections import OrderedDict
@@ -27,14 +27,22 @@ class Window:
         here = self._inside.get(key.namespace, set())
         if key in here:
             return True
-        queue = self._waiting.get(key.namespace)
-        if not self._has_room(key.namespace) or (queue and next(iter(queue)) != key):
+        if not self._has_room(key.namespace) or not self._is_its_turn(key):
             self._waiting.setdefault(key.namespace, OrderedDict())[key] = None
             return False
         self._stop_waiting(key)
-        self._inside.setdefault(key.namespace, set()).add(key)
-        self.inside += 1
+        self.keep(key)
         return True
+
+    def keep(self, key: WorkloadKey) -> list[WorkloadKey]:
+        """Its job waits in Slurm, whoever submitted it and when: it counts, even above the limits. Returns who may try now, in its stead."""
+        waited = self.is_waiting(key)
+        self._stop_waiting(key)
+        here = self._inside.setdefault(key.namespace, set())
+        if key not in here:
+            here.add(key)
+            self.inside += 1
+        return self.next() if waited else []
 
     def leave(self, key: WorkloadKey) -> list[WorkloadKey]:
         """Its job started, ended, or will not be. Returns who may try now."""
@@ -64,6 +72,13 @@ class Window:
 
     def _has_room(self, namespace: str) -> bool:
         return self.inside < self._total and len(self._inside.get(namespace, ())) < self._namespace
+
+    def _is_its_turn(self, key: WorkloadKey) -> bool:
+        """The first of its namespace, or one of a namespace where nobody waits, if what is free is not for others who wait."""
+        if queue := self._waiting.get(key.namespace):
+            return next(iter(queue)) == key
+        ahead = sum(self._has_room(namespace) for namespace in self._waiting)
+        return ahead < self._total - self.inside
 
     def _stop_waiting(self, key: WorkloadKey) -> None:
         queue = self._waiting.get(key.namespace)

@@ -56,6 +56,12 @@ class WorkloadKey(msgspec.Struct, frozen=True, order=True):
         return self.name.partition(BY_JOB)[0].partition(PART)[0]
 
     @property
+    def job_id(self) -> int:
+        """The Slurm job whose label is all that its pods are known by; 0 for any other workload."""
+        text = self.name.partition(BY_JOB)[2]
+        return int(text) if text.isdigit() else 0
+
+    @property
     def part(self) -> str:
         """Of a `Workload` the group within."""
         _, *rest = self.name.partition(BY_JOB)[0].split(PART)
@@ -199,14 +205,14 @@ def rank_of(pod: Pod) -> tuple[int, str, str]:
     index = _index(pod)
     if index is None:
         digits = pod.metadata.name.rpartition("-")[2]
-        index = int(digits) if digits.isdigit() and len(digits) < 10 else 0
+        index = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
     return (index, pod.metadata.name, pod.metadata.uid)
 
 
 def _index(pod: Pod) -> int | None:
     for key in (COMPLETION_INDEX, POD_INDEX):
         text = pod.metadata.annotations.get(key) or pod.metadata.labels.get(key) or ""
-        if text.isdigit():
+        if text.isascii() and text.isdigit() and len(text) < 10:
             return int(text)
     return None
 

@@ -30,7 +30,7 @@ class QueueClosedError(KubeError):
 class WorkQueue(Generic[K]):
     """`await queue.serve(handle, workers=8)` is a controller's loop; `async with queue.work() as key` is one turn of it. Belongs to one event loop.
 
-    After a turn: `forget(key)` where it went well, `add_after_failure(key)` where it did not; `serve` does both.
+    After a turn: `forget(key)` where it went well, `add_after_failure(key)` where it did not; `serve` does both. Failures of the kinds `expected` (and KubeErrors) are logged in a line, others with where they come from.
     """
 
     def __init__(
@@ -39,9 +39,11 @@ class WorkQueue(Generic[K]):
         group: Callable[[K], Hashable] = first_part,
         backoff: Backoff = Backoff(first=0.05, most=300.0),
         clock: Callable[[], float] | None = None,
+        expected: tuple[type[Exception], ...] = (),
     ) -> None:
         self.agenda: Agenda[K] = Agenda(group=group, backoff=backoff)
         self._clock = clock
+        self._expected: tuple[type[Exception], ...] = (KubeError, *expected)
         self._wanted: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -112,7 +114,7 @@ class WorkQueue(Generic[K]):
             await handle(key)
         except Exception as error:
             wait = self.add_after_failure(key)
-            expected = isinstance(error, KubeError)
+            expected = isinstance(error, self._expected)
             log.warning("%s: %s; failure %d, again in %.1f s", key, error, self.agenda.failures(key), wait, exc_info=not expected)
         else:
             self.forget(key)

@@ -1,0 +1,235 @@
+"""Kubernetes and Slurm in memory, and the loop between them: for what the real servers do too seldom. The real servers are in tests/bridge_sandbox."""
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from slinky.bridge.binding import Binder
+from slinky.bridge.jobs import Jobs
+from slinky.bridge.keys import FINALIZER, JOB_ID
+from slinky.bridge.ledger import Ledger
+from slinky.bridge.membership import Membership
+from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.poller import JobPoller
+from slinky.bridge.reconciler import Reconciler
+from slinky.bridge.slurm_nodes import FITS
+from slinky.bridge.submission import Submission, submission_of
+from slinky.bridge.submitting import Submitter
+from slinky.bridge.translate import Site, translate
+from slinky.bridge.windows import Window
+from slinky.bridge.workload import Workload
+from slinky.kube import Cache, Key, Meta, Node, Pod
+from slinky.kube import Job as KubeJob
+from slinky.kube.objects import NodeStatus, OwnerReference, PodStatus
+from slinky.slurm import Allocation, Job, JobDescription, JobStatus, NodeAllocation, NotFoundError, OutcomeUnknownError, UnavailableError
+from tests.kube.virtual_time import run_in_virtual_time
+
+__all__ = ["OWNER", "Silent", "World", "runs", "told"]
+
+SITE = Site(cluster="c1", partition="bridge")
+OWNER = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="train-uid", controller=True)
+
+
+class Silent:
+    """In place of the teller, and of what Slurm's nodes could hold."""
+
+    def __getattr__(self, _: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+    async def shortfall(self, _: JobDescription) -> Any:
+        return FITS
+
+
+class World:
+    """Pods as Kubernetes has them, jobs as Slurm has them. `acts` is what was done, in order. Both change at once, and the watch shows it at once."""
+
+    def __init__(self) -> None:
+        self.pods: Cache[Pod] = Cache()
+        self.kube_jobs: Cache[KubeJob] = Cache()
+        self.nodes: Cache[Node] = Cache()
+        self.nodes.put(Node(metadata=Meta(name="n"), status=NodeStatus(allocatable={"cpu": "64", "memory": "64Gi", "pods": "110"})))
+        self.held: dict[int, Job] = {}
+        self.down = False
+        self.acts: list[str] = []
+        self.tries = 0
+        self.refuse_binding: set[str] = set()
+        self.lose_answers = 0
+        self.jobs = self.accounting = self
+        self.site = SITE
+        metrics, teller = BridgeMetrics(CollectorRegistry()), Silent()
+        self.ledger = Ledger([self.pods], self.nodes)
+        self.membership = Membership(self.pods, self.kube_jobs, lambda key: self.loop.queue.add(key) if hasattr(self, "loop") else None)
+        me: Any = self
+        self.window = Window(10, 10)
+        poller = JobPoller(me, lambda job_id: self.loop.job_changed(job_id))
+        self.loop = Reconciler(
+            me,
+            self.membership,
+            lambda _: None,
+            Jobs(me, poller, "c1"),
+            poller,
+            Submitter(me, teller, poller, teller, metrics),  # type: ignore[arg-type]
+            lambda wake: Binder(me, me, self.ledger, teller, metrics, wake),  # type: ignore[arg-type]
+            self.window,
+            teller,  # type: ignore[arg-type]
+            metrics,
+        )
+        self.poller = poller
+        self.metrics = metrics
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        tasks = [
+            asyncio.create_task(work)
+            for work in (
+                self.poller.run(),
+                self.loop.queue.serve(self.loop.reconcile, workers=4),
+                self.loop.submits.serve(self.loop.submit, workers=2),
+            )
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def until(self, what: Callable[[], Any], seconds: float = 120) -> None:
+        async with asyncio.timeout(seconds):
+            while not what():
+                await asyncio.sleep(0.05)
+
+    # As the executor
+
+    def describe(self, workload: Workload) -> JobDescription:
+        return translate(workload, SITE)
+
+    async def submit(self, workload: Workload) -> Submission:
+        self.tries += 1
+        await asyncio.sleep(0.01)
+        self.check()
+        description = translate(workload, SITE)
+        job_id = len(self.held) + 1
+        tasks = {"set": True, "infinite": False, "number": description.tasks}
+        record = {
+            "job_id": job_id,
+            "job_state": ["PENDING"],
+            "flags": ["EXTERNAL_JOB"],
+            "admin_comment": description.admin_comment,
+            "tasks": tasks,
+        }
+        self.held[job_id] = msgspec.convert(record, Job)
+        self.acts.append(f"submit {job_id} x{description.tasks}")
+        if self.lose_answers:
+            self.lose_answers -= 1
+            self.down = True
+            raise OutcomeUnknownError("the connection broke")
+        return submission_of(job_id, description)
+
+    async def find(self, workload: Workload) -> Submission | None:
+        self.check()
+        sent = translate(workload, SITE)
+        mine = [job_id for job_id, job in self.held.items() if job.admin_comment == sent.admin_comment and not job.is_finished]
+        return submission_of(mine[0], sent) if mine else None
+
+    async def label(self, pod: Pod, job_id: int) -> None:
+        if self.pods.by_key(pod.key):
+            self.change(pod.metadata.name, labels={JOB_ID: str(job_id)} if job_id else {})
+
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> bool:
+        await asyncio.sleep(0.01)
+        if pod.metadata.name in self.refuse_binding:
+            self.delete(pod.metadata.name)
+            return False
+        self.acts.append(f"bind {pod.metadata.name}")
+        self.change(pod.metadata.name, annotations=annotations)
+        now = self.pod(pod.metadata.name)
+        self.pods.put(msgspec.structs.replace(now, spec=msgspec.structs.replace(now.spec, node_name=node)))
+        return True
+
+    async def evict(self, pod: Pod, _: str) -> None:
+        self.acts.append(f"evict {pod.metadata.name}")
+        self.delete(pod.metadata.name)
+
+    async def release(self, pod: Pod) -> bool:
+        now = self.pods.by_key(pod.key)
+        if now is not None and now.metadata.deletion_timestamp:
+            self.pods.remove(pod.key)
+        elif now is not None:
+            self.change(pod.metadata.name, finalizers=())
+        return True
+
+    async def end_job(self, job_id: int, exit_code: int | None, _: str, *, running: bool) -> None:  # noqa: ARG002
+        self.acts.append(f"end {job_id} {exit_code}")
+        self.set_job(job_id, "CANCELLED")
+
+    # As Slurm
+
+    def check(self) -> None:
+        if self.down:
+            raise UnavailableError("slurmctld is not there")
+
+    async def get(self, job_id: int) -> Job:
+        self.check()
+        if job_id not in self.held:
+            raise NotFoundError(f"there is no job {job_id}")
+        return self.held[job_id]
+
+    async def job(self, job_id: int) -> Any:
+        raise NotFoundError(f"accounting has no job {job_id}")
+
+    async def states(self, job_ids: Iterable[int]) -> list[JobStatus]:
+        self.check()
+        return [JobStatus(str(job_id), self.held[job_id].job_states) for job_id in job_ids if job_id in self.held]
+
+    async def allocation(self, job_id: int) -> Allocation:
+        return Allocation(job_id, [NodeAllocation(node="n", memory=1 << 20)])
+
+    # What happens
+
+    def pod(self, name: str) -> Pod:
+        found = self.pods.by_key(Key("ns", name))
+        assert found is not None
+        return found
+
+    def make(self, name: str, *, gang: bool = False) -> None:
+        meta = Meta(name=name, namespace="ns", uid=f"{name}-uid", finalizers=(FINALIZER,), owner_references=(OWNER,) if gang else ())
+        self.pods.put(Pod(metadata=meta, status=PodStatus(phase="Pending")))
+
+    def change(self, name: str, **changes: Any) -> None:
+        pod = self.pod(name)
+        self.pods.put(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, **changes)))
+
+    def ends(self, name: str, phase: str = "Failed") -> None:
+        self.pods.put(msgspec.structs.replace(self.pod(name), status=PodStatus(phase=phase)))
+
+    def delete(self, name: str) -> None:
+        self.change(name, deletion_timestamp=dt.datetime.now(dt.UTC))
+
+    def set_job(self, job_id: int, state: str) -> None:
+        self.held[job_id] = msgspec.structs.replace(self.held[job_id], job_states=[state])
+
+    def is_empty(self) -> bool:
+        """Nothing is remembered of anything."""
+        loop = self.loop
+        return not (loop.known or loop._workload_of_job or self.poller.following or self.window.inside or self.window.waiting)
+
+
+def told(story: Callable[[World], Any]) -> None:
+    async def whole() -> None:
+        world = World()
+        async with world.running():
+            await story(world)
+
+    run_in_virtual_time(whole())
+
+
+async def runs(world: World, job_id: int, *names: str) -> None:
+    await world.until(lambda: job_id in world.held and all(world.pod(name).metadata.labels.get(JOB_ID) == str(job_id) for name in names))
+    world.set_job(job_id, "RUNNING")
+    await world.until(lambda: all(world.pod(name).spec.node_name for name in names))

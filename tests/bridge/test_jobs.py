@@ -1,0 +1,171 @@
+"""Whose job is it, and what became of it: believed only by its own record, and lost only after a while."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from slinky.bridge.jobs import SETTLE_SECONDS, Jobs
+from slinky.bridge.marker import comment_for
+from slinky.bridge.memory import Known
+from slinky.bridge.poller import JobPoller
+from slinky.bridge.submission import Submission
+from slinky.bridge.workload import WorkloadKey
+from slinky.slurm import Job, JobStatus, NotFoundError, SlurmError, UnavailableError
+from slinky.slurm.models.accounting import AccountedComments, AccountedJob, AccountedState
+from tests.kube.virtual_time import run_in_virtual_time
+
+KEY = WorkloadKey("Job", "ns", "train")
+
+
+def a_job(state: str, workload: WorkloadKey = KEY, cluster: str = "c1", job_id: int = 7, **more: Any) -> Job:
+    comment = comment_for(cluster, str(workload), [("ns", "a")], ["a"])
+    return Job(job_id=job_id, job_states=[state], flags=["EXTERNAL_JOB"], admin_comment=comment, **more)
+
+
+def past(state: str, comment: str) -> AccountedJob:
+    return AccountedJob(job_id=7, job_state=AccountedState(current=[state]), comment=AccountedComments(administrator=comment))
+
+
+class Slurm:
+    """In place of `client`: its jobs, and accounting."""
+
+    def __init__(self, job: Job | None = None) -> None:
+        self.record = job
+        self.past: AccountedJob | SlurmError = NotFoundError("accounting does not know it")
+        self.questions = 0
+        self.jobs = self.accounting = self
+
+    async def get(self, job_id: int) -> Job:
+        self.questions += 1
+        if self.record is None:
+            raise NotFoundError(f"there is no job {job_id}")
+        return self.record
+
+    async def states(self, _: object) -> list[JobStatus]:
+        return []
+
+    async def job(self, _: int) -> AccountedJob:
+        if isinstance(self.past, SlurmError):
+            raise self.past
+        return self.past
+
+
+class World:
+    def __init__(self, job: Job | None = None, **known: Any) -> None:
+        self.slurm = Slurm(job)
+        self.poller = JobPoller(self.slurm, lambda _: None)  # type: ignore[arg-type]
+        self.jobs = Jobs(self.slurm, self.poller, "c1")  # type: ignore[arg-type]
+        self.known = Known(**{"job_id": 7} | known)
+
+    async def state(self, key: WorkloadKey = KEY) -> str:
+        view = await self.jobs.view(key, self.known)
+        return view.state if view else ""
+
+
+async def test_a_job_that_is_new_to_us_is_asked_about_once_and_then_taken_from_the_poller() -> None:
+    world = World(a_job("PENDING", name="n"))
+    world.poller.states[7] = JobStatus("7", ["PENDING"])
+    for _ in range(5):
+        assert await world.state() == "pending"
+    assert world.slurm.questions == 1
+    assert world.known.submission == Submission(job_id=7, name="n")
+    world.poller.epoch += 1
+    assert await world.state() == "pending"
+    assert world.slurm.questions == 2, "after an outage a number may mean another job"
+
+
+async def test_no_job_costs_no_question() -> None:
+    world = World(job_id=0)
+    assert await world.state() == ""
+    assert world.slurm.questions == 0
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        a_job("RUNNING", WorkloadKey("Job", "ns", "other")),
+        a_job("RUNNING", cluster="c2"),
+        Job(job_id=7, job_states=["RUNNING"], flags=["EXTERNAL_JOB"], admin_comment="somebody's"),
+        Job(job_id=7, job_states=["RUNNING"], admin_comment=a_job("RUNNING").admin_comment),
+    ],
+    ids=["another workload's", "another cluster's", "without a marker", "no external job"],
+)
+async def test_another_job_of_that_number_is_never_taken_for_ours(job: Job) -> None:
+    world = World(job)
+    world.poller.follow(7)
+    assert await world.state() == "lost"
+    assert world.poller.following == 0
+    assert await world.state() == "lost"
+    assert world.slurm.questions == 1
+
+
+async def test_it_is_over_only_by_its_own_record_and_then_no_longer_looked_for() -> None:
+    world = World(a_job("RUNNING"), submission=Submission(job_id=7, tasks=3), verified=0)
+    world.poller.follow(7)
+    world.poller.states[7] = JobStatus("7", ["CANCELLED"])
+    assert await world.state() == "running"
+    world.slurm.record = a_job("CANCELLED")
+    assert await world.state() == "over"
+    assert world.poller.following == 0
+    assert "CANCELLED" in world.known.why
+
+
+async def test_pods_that_are_known_by_their_label_alone_have_that_job_whatever_they_were_part_of() -> None:
+    by_label = WorkloadKey("Job", "ns", "train#7")
+    assert by_label.job_id == 7
+    assert await World(a_job("RUNNING")).state(by_label) == "running"
+    assert await World(a_job("RUNNING", WorkloadKey("Pod", "ns", "uid"))).state(by_label) == "running"
+    assert await World(a_job("RUNNING", WorkloadKey("Job", "elsewhere", "train"))).state(by_label) == "lost"
+    assert await World(a_job("RUNNING", job_id=8), job_id=8).state(by_label) == "lost"
+
+
+def test_a_job_that_slurm_does_not_know_is_lost_only_after_a_while() -> None:
+    async def story() -> None:
+        world = World(submission=Submission(job_id=7, tasks=3))
+        assert await world.state() == "pending"
+        await asyncio.sleep(SETTLE_SECONDS / 2)
+        assert await world.state() == "pending"
+        world.slurm.record = a_job("RUNNING")
+        assert await world.state() == "running", "slurmctld was coming up"
+        world.slurm.record = None
+        assert await world.state() == "pending"
+        await asyncio.sleep(SETTLE_SECONDS + 1)
+        assert await world.state() == "lost"
+
+    run_in_virtual_time(story())
+
+
+def test_accounting_tells_how_a_job_ended_that_slurm_forgot() -> None:
+    async def story() -> None:
+        comment = comment_for("c1", str(KEY), [("ns", "a")], ["a"])
+        world = World()
+        world.slurm.past = past("COMPLETED", comment)
+        assert await world.state() == "over"
+        stranger = World()
+        stranger.slurm.past = past("COMPLETED", comment_for("c1", "Job ns/other", [], ["x"]))
+        assert await stranger.state() == "pending"
+
+    run_in_virtual_time(story())
+
+
+def test_while_accounting_cannot_be_asked_nothing_is_lost() -> None:
+    async def story() -> None:
+        world = World()
+        world.slurm.past = UnavailableError("slurmdbd is not there")
+        assert await world.state() == "pending"
+        await asyncio.sleep(10 * SETTLE_SECONDS)
+        assert await world.state() == "pending"
+
+    run_in_virtual_time(story())
+
+
+async def test_a_job_that_we_submitted_is_not_asked_about_before_the_poller_has_looked_and_then_it_is() -> None:
+    world = World(submission=Submission(job_id=7), verified=0, submitted_at=1.0)
+    world.poller.follow(7)
+    assert await world.state() == "pending"
+    assert world.slurm.questions == 0
+    world.slurm.record = a_job("CANCELLED")
+    await world.poller._look()
+    assert await world.state() == "over", "it was gone before the first look"
+    assert world.slurm.questions == 1

@@ -1,0 +1,152 @@
+"""What a new leader finds: jobs that pods have, jobs that pods had, and jobs that nobody has a use for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from slinky.bridge.keys import FINALIZER, JOB_ID
+from slinky.bridge.leadership import STRAY_SECONDS, Leadership
+from slinky.bridge.marker import comment_for
+from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.poller import JobPoller
+from slinky.bridge.windows import Window
+from slinky.bridge.workload import WorkloadKey
+from slinky.kube import Key, Meta, Pod
+from slinky.kube.objects import PodSpec, PodStatus
+from slinky.slurm import Job
+from tests.bridge.both_sides import OWNER, Silent, World
+from tests.kube.virtual_time import run_in_virtual_time
+
+
+class Quiet(Silent):
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Succession:
+    """A world that an earlier leader left, and its successor."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.window = Window(10, 10)
+
+    def job(self, job_id: int, workload: str, *uids: str, state: str = "RUNNING") -> None:
+        comment = comment_for("c1", workload, [("ns", uid) for uid in uids], uids)
+        record = {"job_id": job_id, "job_state": [state], "flags": ["EXTERNAL_JOB"], "admin_comment": comment}
+        self.world.held[job_id] = msgspec.convert(record, Job)
+
+    def pod(
+        self, name: str, job_id: int = 0, *, node: str = "n", gang: bool = False, phase: str = "Running", finalizer: bool = True
+    ) -> None:
+        meta = Meta(
+            name=name,
+            namespace="ns",
+            uid=f"{name}-uid",
+            labels={JOB_ID: str(job_id)} if job_id else {},
+            finalizers=(FINALIZER,) if finalizer else (),
+            owner_references=(OWNER,) if gang else (),
+        )
+        self.world.pods.put(Pod(metadata=meta, spec=PodSpec(node_name=node), status=PodStatus(phase=phase)))
+
+    async def lead(self, seconds: float) -> Leadership:
+        me: Any = self.world
+        me.stream = self.stream
+        quiet: Any = Quiet()
+        leadership = Leadership(
+            me,
+            me,
+            self.world.membership,
+            lambda _: None,
+            self.world.ledger,
+            quiet,
+            self.window,
+            quiet,
+            BridgeMetrics(CollectorRegistry()),
+            lambda told: JobPoller(me, told),
+        )
+        self.world.loop = leadership.reconciler
+        task = asyncio.create_task(leadership.run())
+        await asyncio.sleep(seconds)
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return leadership
+
+    async def stream(self, *, learn: bool) -> AsyncIterator[Job]:
+        assert learn
+        for job in list(self.world.held.values()):
+            yield job
+
+
+def test_pods_keep_their_jobs_and_jobs_without_pods_are_ended() -> None:
+    async def story() -> None:
+        left = Succession()
+        left.pod("a", 1)
+        left.job(1, "Pod ns/a-uid", "a-uid")
+        left.job(2, "Pod ns/gone-uid", "gone-uid")
+        left.job(3, "Pod ns/past-uid", "past-uid", state="COMPLETED")
+        leadership = await left.lead(3 * STRAY_SECONDS)
+        assert left.world.acts == ["end 2 None"]
+        assert leadership.reconciler.known[WorkloadKey("Pod", "ns", "a-uid")].job_id == 1
+        assert not leadership._key_of_stray
+
+    run_in_virtual_time(story())
+
+
+def test_pods_whose_job_object_is_gone_run_on_in_the_job_that_their_label_names() -> None:
+    """It was deleted, and they have not gone yet: whether it was a gang, nobody can say any more. The same goes for a group."""
+
+    async def story() -> None:
+        left = Succession()
+        left.pod("a", 1, gang=True)
+        left.pod("b", 1, gang=True)
+        left.pod("c", 2, gang=True)
+        left.job(1, "Job ns/train", "a-uid", "b-uid")
+        left.job(2, "Pod ns/c-uid", "c-uid")
+        leadership = await left.lead(3 * STRAY_SECONDS)
+        assert left.world.acts == []
+        assert {(known.job_id, known.lost) for known in leadership.reconciler.known.values()} == {(1, False), (2, False)}
+
+    run_in_virtual_time(story())
+
+
+def test_a_job_whose_pods_ended_meanwhile_is_ended_with_their_exit_code() -> None:
+    async def story() -> None:
+        left = Succession()
+        left.pod("a", 1, phase="Failed")
+        left.pod("b", 2, phase="Failed", finalizer=False)
+        left.job(1, "Pod ns/a-uid", "a-uid")
+        left.job(2, "Pod ns/b-uid", "b-uid")
+        await left.lead(3 * STRAY_SECONDS)
+        assert sorted(left.world.acts) == ["end 1 1", "end 2 1"]
+
+    run_in_virtual_time(story())
+
+
+def test_a_submit_that_the_last_leader_did_not_get_to_label_is_taken_over() -> None:
+    async def story() -> None:
+        left = Succession()
+        left.pod("a", node="", phase="Pending")
+        left.job(1, "Pod ns/a-uid", "a-uid", state="PENDING")
+        await left.lead(3 * STRAY_SECONDS)
+        assert left.world.acts == []
+        assert left.world.pod("a").metadata.labels == {JOB_ID: "1"}
+        assert left.window.inside == 1
+
+    run_in_virtual_time(story())
+
+
+def test_a_stray_that_slurm_forgets_first_is_forgotten_too() -> None:
+    async def story() -> None:
+        left = Succession()
+        left.job(2, "Pod ns/gone-uid", "gone-uid")
+        task = asyncio.create_task(left.lead(3 * STRAY_SECONDS))
+        await asyncio.sleep(STRAY_SECONDS / 2)
+        left.world.held.clear()
+        assert not (await task)._key_of_stray
+        assert Key("ns", "gone") not in left.world.pods
+
+    run_in_virtual_time(story())

@@ -1,0 +1,65 @@
+"""What we wrote and the watch has not shown: believed until it is shown, and no longer."""
+
+import msgspec
+
+from slinky.bridge.memory import Known, Written
+from slinky.bridge.placement import Slot
+from slinky.bridge.plan import PodView
+from slinky.bridge.submission import Submission
+
+POD = PodView(uid="a", state="waiting")
+
+
+def but(pod: PodView, **changes: object) -> PodView:
+    return msgspec.structs.replace(pod, **changes)
+
+
+def test_a_label_that_was_written_holds_until_the_watch_shows_it() -> None:
+    written = Written(labels={"a": 7}, ranks={}, released=set())
+    assert written.over(POD).job_id == 7
+    assert written.over(but(POD, job_id=7)).job_id == 7
+    assert written.over(POD).job_id == 0, "what the watch shows takes over"
+
+
+def test_a_label_that_was_taken_off_is_off() -> None:
+    written = Written(labels={"a": 0}, ranks={}, released=set())
+    assert written.over(but(POD, job_id=7)).job_id == 0
+
+
+def test_a_pod_that_was_bound_is_not_bound_again() -> None:
+    written = Written(labels={}, ranks={"a": 3}, released=set())
+    shown = written.over(POD)
+    assert (shown.state, shown.rank) == ("bound", 3)
+    assert written.over(but(POD, state="bound", rank=3)).rank == 3
+    assert written.ranks == {}
+
+
+def test_a_finalizer_that_was_taken_off_is_not_taken_off_again() -> None:
+    written = Written(labels={}, ranks={}, released={"a"})
+    assert not written.over(POD).finalizer
+    assert not written.over(but(POD, finalizer=False)).finalizer
+    assert written.released == set()
+
+
+def test_pods_that_are_gone_are_forgotten() -> None:
+    written = Written(labels={"a": 1, "b": 1}, ranks={"b": 0, "c": 1}, released={"c", "a"})
+    written.keep_only({"a"})
+    assert (written.labels, written.ranks, written.released) == ({"a": 1}, {}, {"a"})
+
+
+def test_two_workloads_share_no_memory() -> None:
+    one, other = Known(), Known()
+    one.written.labels["a"] = 1
+    one.slots.append(Slot(node="n", rank=0, local_rank=0))
+    assert (other.written.labels, other.slots) == ({}, [])
+
+
+def test_a_new_job_begins_with_nothing_of_the_last_one() -> None:
+    known = Known(
+        over=True, lost=True, missing_since=1.0, incomplete_since=1.0, parked="no", parked_until=9.0, obstacle="full", started_at=1.0
+    )
+    known.take(Submission(job_id=7), epoch=2)
+    assert (known.job_id, known.verified, known.over, known.lost, known.parked, known.obstacle) == (7, 2, False, False, "", "")
+    assert (known.missing_since, known.incomplete_since, known.parked_until, known.started_at) == (0.0, 0.0, 0.0, 0.0)
+    known.drop_job()
+    assert (known.job_id, known.submission) == (0, None)

@@ -1,0 +1,181 @@
+"""The loop, with both sides in memory: what a watch, an API server and Slurm do to it in an awkward order."""
+
+import asyncio
+
+from slinky.bridge.keys import GANG
+from slinky.bridge.workload import WorkloadKey
+from slinky.kube import Job as KubeJob
+from slinky.kube import Key, Meta
+from slinky.kube.objects import JobSpec
+from tests.bridge.both_sides import World, runs, told
+
+
+def test_a_pods_whole_way_leaves_nothing_behind() -> None:
+    async def story(world: World) -> None:
+        world.make("a")
+        await runs(world, 1, "a")
+        world.ends("a", "Succeeded")
+        await world.until(lambda: not world.pod("a").metadata.finalizers)
+        assert world.acts == ["submit 1 x1", "bind a", "end 1 0"]
+        await world.until(lambda: not world.loop._workload_of_job)
+        assert +world.metrics._pods == {"over": 1}
+        world.pods.remove(Key("ns", "a"))
+        await world.until(world.is_empty)
+        assert not world.ledger._counted
+        assert not +world.metrics._pods
+
+    told(story)
+
+
+def test_a_gangs_second_wave_gets_a_job_of_its_own() -> None:
+    """A Job whose pods all failed makes new ones; the old ones stay as objects, with the label of a job that is over."""
+
+    async def story(world: World) -> None:
+        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
+        world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
+        for name in ("a", "b"):
+            world.make(name, gang=True)
+        await runs(world, 1, "a", "b")
+        for name in ("a", "b"):
+            world.ends(name)
+        await world.until(lambda: not world.pod("a").metadata.finalizers and not world.pod("b").metadata.finalizers)
+        for name in ("c", "d"):
+            world.make(name, gang=True)
+        await runs(world, 2, "c", "d")
+        assert world.acts[:1] + world.acts[3:5] == ["submit 1 x2", "end 1 1", "submit 2 x2"]
+        for name in ("c", "d"):
+            world.ends(name, "Succeeded")
+        await world.until(lambda: not world.pod("c").metadata.finalizers)
+        for name in "abcd":
+            world.pods.remove(Key("ns", name))
+        await world.until(world.is_empty)
+
+    told(story)
+
+
+def test_a_pod_that_is_deleted_while_it_is_bound_is_let_go_and_its_job_ended() -> None:
+    """The API server refuses to bind a pod that is being deleted."""
+
+    async def story(world: World) -> None:
+        world.refuse_binding.add("a")
+        world.make("a")
+        await world.until(lambda: 1 in world.held)
+        world.set_job(1, "RUNNING")
+        await world.until(lambda: Key("ns", "a") not in world.pods)
+        await world.until(world.is_empty)
+        assert world.acts == ["submit 1 x1", "end 1 None"]
+        assert not world.ledger._counted
+
+    told(story)
+
+
+def test_a_pod_that_vanishes_while_it_is_submitted_leaves_no_job() -> None:
+    async def story(world: World) -> None:
+        world.make("a")
+        await world.until(lambda: world.tries)
+        world.pods.remove(Key("ns", "a"))
+        await world.until(lambda: world.acts == ["submit 1 x1", "end 1 None"])
+        await world.until(world.is_empty)
+
+    told(story)
+
+
+def test_while_slurm_is_down_submits_come_later_and_later_and_go_on_soon_after() -> None:
+    async def story(world: World) -> None:
+        world.down = True
+        world.make("a")
+        await asyncio.sleep(600)
+        assert 10 < world.tries < 60
+        world.down = False
+        await world.until(lambda: world.held, seconds=45)
+        assert world.acts == ["submit 1 x1"]
+
+    told(story)
+
+
+def test_a_job_whose_submit_was_never_answered_is_ended_where_its_pod_is_gone_by_then() -> None:
+    async def story(world: World) -> None:
+        world.lose_answers = 1
+        world.make("a")
+        await world.until(lambda: world.down)
+        world.pods.remove(Key("ns", "a"))
+        await asyncio.sleep(60)
+        world.down = False
+        await world.until(lambda: world.acts == ["submit 1 x1", "end 1 None"])
+        await world.until(world.is_empty)
+
+    told(story)
+
+
+def test_a_job_whose_submit_was_never_answered_is_found_before_another_is_made() -> None:
+    """Also where another pod has come in the stead of one of those it was for."""
+
+    async def story(world: World) -> None:
+        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
+        world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
+        world.lose_answers = 1
+        for name in ("a", "b"):
+            world.make(name, gang=True)
+        await world.until(lambda: world.down)
+        world.pods.remove(Key("ns", "b"))
+        world.make("c", gang=True)
+        world.down = False
+        await runs(world, 1, "a", "c")
+        assert world.acts == ["submit 1 x2", "bind a", "bind c"]
+
+    told(story)
+
+
+def test_a_submit_that_was_lost_on_the_way_is_made_again() -> None:
+    async def story(world: World) -> None:
+        world.lose_answers = 1
+        world.make("a")
+        await world.until(lambda: world.down)
+        world.held.clear()
+        world.down = False
+        await runs(world, 1, "a")
+        assert world.acts == ["submit 1 x1", "submit 1 x1", "bind a"]
+
+    told(story)
+
+
+def test_a_gang_that_loses_a_member_gives_its_job_back_and_gets_another_when_it_is_whole() -> None:
+    async def story(world: World) -> None:
+        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
+        world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
+        for name in ("a", "b"):
+            world.make(name, gang=True)
+        await world.until(lambda: 1 in world.held)
+        world.delete("b")
+        await world.until(lambda: "end 1 None" in world.acts)
+        await world.until(lambda: not world.pod("a").metadata.labels)
+        world.make("c", gang=True)
+        await runs(world, 2, "a", "c")
+        assert "evict a" not in world.acts
+
+    told(story)
+
+
+def test_a_job_that_slurm_ends_takes_its_pods_with_it() -> None:
+    async def story(world: World) -> None:
+        world.make("a")
+        await runs(world, 1, "a")
+        world.set_job(1, "PREEMPTED")
+        await world.until(lambda: "evict a" in world.acts)
+        world.ends("a")
+        await world.until(world.is_empty)
+        assert "end 1" not in " ".join(world.acts)
+
+    told(story)
+
+
+def test_a_job_that_another_leader_left_waiting_counts_in_the_window() -> None:
+    async def story(world: World) -> None:
+        world.make("a")
+        await world.until(lambda: world.held)
+        key = WorkloadKey("Pod", "ns", "a-uid")
+        world.window.leave(key)
+        world.loop.queue.add(key)
+        await world.until(lambda: world.window.inside == 1)
+
+    told(story)

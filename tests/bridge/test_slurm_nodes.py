@@ -1,0 +1,116 @@
+"""The judgement by Slurm's nodes: a no counts only if it rests on a list that was read after the question."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from slinky.bridge.slurm_nodes import FRESH_SECONDS, SlurmNodes
+from slinky.slurm import AuthenticationError, JobDescription, Node, UnavailableError
+from tests.kube.virtual_time import run_in_virtual_time
+
+WIDE = JobDescription(partition="bridge", tasks=1, cpus_per_task=16)
+
+
+class Seen(NamedTuple):
+    name: str
+    before: Node | None
+    after: Node | None
+
+
+class Nodes:
+    """In place of `client.nodes`."""
+
+    def __init__(self, *cpus: int) -> None:
+        self.cpus = list(cpus)
+        self.reads = 0
+        self.failures = 0
+        self.nodes = self
+
+    async def all(self) -> list[Node]:
+        self.reads += 1
+        await asyncio.sleep(0.1)
+        if self.failures:
+            self.failures -= 1
+            raise UnavailableError("slurmctld is not there")
+        return [Node(name=f"n{index}", cpus=cpus, partitions=["bridge"]) for index, cpus in enumerate(self.cpus)]
+
+    async def watch(self, _: object) -> AsyncIterator[Seen]:
+        if self.failures:
+            self.failures -= 1
+            raise AuthenticationError("the token is not believed")
+        yield Seen("n0", None, Node(name="n0", cpus=16, partitions=["bridge"]))
+        await asyncio.Event().wait()
+
+
+def made(*cpus: int) -> tuple[Nodes, Any]:
+    nodes = Nodes(*cpus)
+    return nodes, SlurmNodes(nodes)  # type: ignore[arg-type]
+
+
+def test_what_fits_is_not_asked_about_twice() -> None:
+    async def story() -> None:
+        slurm, nodes = made(16)
+        for _ in range(5):
+            assert (await nodes.shortfall(WIDE)).missing == ""
+        assert slurm.reads == 1
+
+    run_in_virtual_time(story())
+
+
+def test_many_who_ask_at_once_share_one_reading_and_those_who_came_too_late_for_it_ask_again() -> None:
+    async def story() -> None:
+        slurm, nodes = made(8)
+        answers = await asyncio.gather(*(nodes.shortfall(WIDE) for _ in range(50)))
+        assert slurm.reads == 1
+        assert all(answer.missing and answer.sure for answer in answers)
+        later = await nodes.shortfall(WIDE)
+        assert (bool(later.missing), later.sure, slurm.reads) == (True, False, 1)
+        await asyncio.sleep(FRESH_SECONDS)
+        assert (await nodes.shortfall(WIDE)).sure
+        assert slurm.reads == 2
+
+    run_in_virtual_time(story())
+
+
+def test_a_node_that_was_added_is_seen_before_anything_is_kept_back_and_told_of_once() -> None:
+    async def story() -> None:
+        slurm, nodes = made(8)
+        told: list[str] = []
+        nodes.on_room = lambda: told.append("changed")
+        assert (await nodes.shortfall(WIDE)).missing
+        slurm.cpus = [8, 16, 32]
+        await asyncio.sleep(FRESH_SECONDS + 0.1)
+        assert (await nodes.shortfall(WIDE)).missing == ""
+        await asyncio.sleep(0.1)
+        assert told == ["changed", "changed"]
+
+    run_in_virtual_time(story())
+
+
+def test_a_reading_that_failed_is_no_answer_for_those_who_waited_for_it() -> None:
+    async def story() -> None:
+        slurm, nodes = made(16)
+        slurm.failures = 1
+        first = asyncio.create_task(nodes.shortfall(WIDE))
+        second = asyncio.create_task(nodes.shortfall(WIDE))
+        with pytest.raises(UnavailableError):
+            await first
+        assert (await second).missing == ""
+
+    run_in_virtual_time(story())
+
+
+def test_a_token_that_is_not_believed_for_a_while_does_not_end_the_watch() -> None:
+    async def story() -> None:
+        slurm, nodes = made()
+        slurm.failures = 5
+        watch = asyncio.create_task(nodes.run())
+        await asyncio.sleep(120)
+        assert (await nodes.shortfall(WIDE)).missing == ""
+        assert slurm.reads == 0
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+
+    run_in_virtual_time(story())

@@ -1,0 +1,103 @@
+"""A job as it is remembered, and what its pods are told of their place in it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slinky.bridge.keys import DEVICES, SLURM_NODE, TASK
+from slinky.bridge.placement import Slot
+from slinky.bridge.submission import Submission, submission_of, task_annotations
+from slinky.bridge.task import PerTask
+from slinky.slurm import Job, JobDescription
+
+
+def slots(*nodes: tuple[str, int]) -> list[Slot]:
+    places = [(node, local) for node, count in nodes for local in range(count)]
+    return [Slot(node=node, rank=rank, local_rank=local) for rank, (node, local) in enumerate(places)]
+
+
+def told(job: Submission, slot: Slot, places: list[Slot]) -> dict[str, str]:
+    return {name.removeprefix(TASK): value for name, value in task_annotations(job, slot, places).items()}
+
+
+def test_a_task_knows_its_place() -> None:
+    places = slots(("n01", 8), ("n02", 8), ("n03", 4))
+    job = Submission(job_id=7, name="lab/train", partition="bridge", account="a", qos="q", tasks=20, task=PerTask(cpus=4))
+    said = told(job, places[17], places)
+    assert said["nodelist"] == "n[01-03]"
+    assert said["tasks-per-node"] == "8(x2),4"
+    assert (said["procid"], said["localid"], said["nodeid"], said["ntasks"], said["nnodes"]) == ("17", "1", "2", "20", "3")
+    assert (said["cpus-per-task"], said["cpus-on-node"]) == ("4", "16")
+    assert (said["job-name"], said["partition"], said["account"], said["qos"]) == ("lab/train", "bridge", "a", "q")
+    assert (said["nodename"], said[SLURM_NODE]) == ("n03", "n03")
+    assert DEVICES not in said
+
+
+@pytest.mark.parametrize(
+    ("nodes", "nodelist", "per_node"),
+    [
+        ([("n1", 1)], "n1", "1"),
+        ([("n1", 2), ("n2", 2), ("n3", 1), ("n4", 2)], "n[1-4]", "2(x2),1,2"),
+        ([("n2", 1), ("n1", 1)], "n[2,1]", "1(x2)"),
+        ([("login", 1), ("n1", 1), ("n2", 1)], "login,n[1-2]", "1(x3)"),
+    ],
+)
+def test_nodes_are_written_as_slurm_writes_them_in_rank_order(nodes: list[tuple[str, int]], nodelist: str, per_node: str) -> None:
+    places = slots(*nodes)
+    said = told(Submission(job_id=1, tasks=len(places)), places[0], places)
+    assert (said["nodelist"], said["tasks-per-node"]) == (nodelist, per_node)
+
+
+def test_devices_are_told_by_their_numbers() -> None:
+    slot = Slot(node="n", rank=0, local_rank=0, devices={"gpu": (2, 3), "nic": (0,)})
+    said = told(Submission(job_id=1), slot, [slot])
+    assert said["gpus"] == "2,3"
+    assert msgspec.json.decode(said[DEVICES]) == {"gpu": [2, 3], "nic": [0]}
+
+
+def number(value: int) -> dict[str, Any]:
+    return {"set": True, "infinite": False, "number": value}
+
+
+def test_what_slurm_tells_of_a_job_gives_the_same_as_what_we_sent() -> None:
+    """As after a restart; Slurm writes numbers as triplets, and adds the CPUs to the TRES of a task."""
+    sent = JobDescription(
+        name="lab/a",
+        partition="bridge",
+        account="x",
+        qos="normal",
+        tasks=4,
+        cpus_per_task=2,
+        memory_per_cpu=512,
+        tres_per_task="gres/gpu:1",
+    )
+    unset = {"set": False, "infinite": False, "number": 0}
+    shown = {
+        "job_id": 7,
+        "name": "lab/a",
+        "partition": "bridge",
+        "account": "x",
+        "qos": "normal",
+        "tasks": number(4),
+        "cpus_per_task": number(2),
+        "memory_per_cpu": number(512),
+        "memory_per_node": unset,
+        "tres_per_task": "cpu=2,gres/gpu:1",
+        "tres_per_node": "",
+    }
+    assert submission_of(7, msgspec.convert(shown, Job)) == submission_of(7, sent)
+
+
+def test_a_pod_on_its_own_has_its_memory_by_node() -> None:
+    sent = submission_of(7, JobDescription(name="p", partition="bridge", tasks=1, cpus_per_task=1, memory_per_node=256))
+    shown = {
+        "job_id": 7,
+        "name": "p",
+        "partition": "bridge",
+        "tasks": number(1),
+        "cpus_per_task": number(1),
+        "memory_per_node": number(256),
+    }
+    assert submission_of(7, msgspec.convert(shown, Job)) == sent
+    assert sent.task.node_memory == 256

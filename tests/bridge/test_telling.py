@@ -1,0 +1,121 @@
+"""Telling users: nothing for those who are bound at once, each half minute for those who wait, and never in the way."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from slinky.bridge.plan import PodView, Snapshot
+from slinky.bridge.settings import StatusSettings
+from slinky.bridge.standing import Standing
+from slinky.bridge.telling import FIRST_LOOK, Teller
+from slinky.bridge.workload import WorkloadKey
+from slinky.kube import Meta, Pod
+from slinky.kube.errors import InvalidError, Status
+from slinky.kube.objects import PodStatus
+from slinky.slurm import Job, UnavailableError
+from tests.kube.virtual_time import run_in_virtual_time
+
+KEY = WorkloadKey("Pod", "ns", "u")
+WAITS = Snapshot(pods=[PodView(uid="u", state="waiting")], size=1)
+BOUND = Snapshot(pods=[PodView(uid="u", state="bound")], size=1)
+
+
+class World:
+    """A pod, as the API server has it, and what Slurm says of its job. In place of both clients."""
+
+    def __init__(self) -> None:
+        self.pod = Pod(metadata=Meta(name="p", namespace="ns", uid="u"))
+        self.said: Standing | int | None = 7
+        self.reason = "Priority"
+        self.writes = self.questions = 0
+        self.down = self.gone = False
+        self.jobs = self
+        me: Any = self
+        self.teller = Teller(me, me, me, StatusSettings(seconds=30, rate=10))
+        self.teller.standings = lambda _: ([self.pod], self.said)
+
+    async def get(self, job_id: int) -> Job:
+        self.questions += 1
+        if self.down:
+            raise UnavailableError("slurmctld is not there")
+        return Job(job_id=job_id, partition="bridge", state_reason=self.reason)
+
+    async def patch(self, _: object, name: str, change: dict[str, Any], *__: object, **___: object) -> None:
+        if self.gone:
+            raise InvalidError("PATCH", name, Status(code=422, message="metadata.uid: field is immutable"))
+        self.writes += 1
+        held = {condition["type"]: condition for condition in msgspec.to_builtins(self.pod.status.conditions)}
+        held |= {condition["type"]: held.get(condition["type"], {}) | condition for condition in change["status"]["conditions"]}
+        status = msgspec.convert({"conditions": list(held.values())}, PodStatus)
+        self.pod = msgspec.structs.replace(self.pod, status=status)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["World"]:
+        task = asyncio.create_task(self.teller.run())
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_pod_that_is_bound_within_the_first_seconds_gets_no_word() -> None:
+    async def story() -> None:
+        async with World().running() as world:
+            world.teller.look(KEY, WAITS)
+            await asyncio.sleep(FIRST_LOOK / 2)
+            world.said = Standing(reason="Running", message="runs", holds=True)
+            world.teller.look(KEY, BOUND)
+            await asyncio.sleep(600)
+            assert (world.writes, world.questions) == (0, 0)
+            assert not world.teller._waiting
+
+    run_in_virtual_time(story())
+
+
+def test_one_that_waits_is_looked_at_every_half_minute_and_written_when_there_is_something_new() -> None:
+    async def story() -> None:
+        async with World().running() as world:
+            for _ in range(100):
+                world.teller.look(KEY, WAITS)
+            await asyncio.sleep(310)
+            assert world.writes == 1
+            assert 8 <= world.questions <= 12
+            world.reason = "Resources"
+            await asyncio.sleep(40)
+            assert world.writes == 2
+            world.teller.forget(KEY)
+            await asyncio.sleep(40)
+            asked = world.questions
+            await asyncio.sleep(600)
+            assert world.questions == asked, "who is gone is not looked at for ever"
+
+    run_in_virtual_time(story())
+
+
+def test_while_slurm_is_down_it_is_asked_less_and_less_and_told_again_afterwards() -> None:
+    async def story() -> None:
+        async with World().running() as world:
+            world.down = True
+            world.teller.look(KEY, WAITS)
+            await asyncio.sleep(600)
+            assert world.questions < 40
+            world.down = False
+            await asyncio.sleep(600)
+            assert world.writes == 1
+
+    run_in_virtual_time(story())
+
+
+def test_a_pod_that_is_another_one_by_now_holds_up_nothing() -> None:
+    async def story() -> None:
+        async with World().running() as world:
+            world.gone = True
+            world.teller.look(KEY, WAITS)
+            await asyncio.sleep(FIRST_LOOK + 1)
+            assert world.teller.queue.agenda.failures(KEY) == 0
+
+    run_in_virtual_time(story())
