@@ -59,6 +59,9 @@ class World:
         self.tries = 0
         self.refuse_binding: set[str] = set()
         self.lose_answers = 0
+        self.labels_go_along = True
+        self.labels_written = 0  # by themselves
+        self.takes_labels = True  # with a Binding
         self.jobs = self.accounting = self
         self.site = SITE
         metrics, teller = BridgeMetrics(CollectorRegistry()), Silent()
@@ -138,16 +141,18 @@ class World:
         return submission_of(mine[0], sent) if mine else None
 
     async def label(self, pod: Pod, job_id: int) -> None:
+        self.labels_written += 1
         if self.pods.by_key(pod.key):
             self.change(pod.metadata.name, labels={JOB_ID: str(job_id)} if job_id else {})
 
-    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> bool:
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         await asyncio.sleep(0.01)
         if pod.metadata.name in self.refuse_binding:
             self.delete(pod.metadata.name)
             return False
         self.acts.append(f"bind {pod.metadata.name}")
-        self.change(pod.metadata.name, annotations=annotations)
+        labels = {JOB_ID: str(job_id)} if self.takes_labels else self.pod(pod.metadata.name).metadata.labels
+        self.change(pod.metadata.name, annotations=annotations, labels=labels)
         now = self.pod(pod.metadata.name)
         self.pods.put(msgspec.structs.replace(now, spec=msgspec.structs.replace(now.spec, node_name=node)))
         return True

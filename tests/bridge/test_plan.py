@@ -260,7 +260,7 @@ def test_an_incomplete_gang_does_not_begin_and_gives_its_job_back_in_the_end() -
         pods=[PodView(uid="a", state="waiting", job_id=7)], size=2, job=JobView(job_id=7, state="running", tasks=2), placements=[PLACE]
     )
     assert plan(now) == []
-    assert plan(but(now, broken=True)) == [EndJob(7, None, "members of the gang are missing"), Label("a", 0)]
+    assert plan(but(now, broken=True)) == [Label("a", 0), EndJob(7, None, "members of the gang are missing")]
 
 
 def test_a_member_that_ended_first_is_let_go_while_the_others_run() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from slinky.bridge.keys import GANG
+from slinky.bridge.keys import GANG, JOB_ID
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Job as KubeJob
 from slinky.kube import Key, Meta
@@ -23,6 +23,48 @@ def test_a_pods_whole_way_leaves_nothing_behind() -> None:
         await world.until(world.is_empty)
         assert not world.ledger._counted
         assert not +world.metrics._pods
+
+    told(story)
+
+
+def test_a_label_goes_along_with_the_binding_or_by_itself_if_that_takes_long() -> None:
+    async def story(world: World) -> None:
+        world.make("quick")
+        await world.until(lambda: 1 in world.held)
+        world.set_job(1, "RUNNING")
+        await world.until(lambda: world.pod("quick").spec.node_name)
+        assert world.pod("quick").metadata.labels[JOB_ID] == "1"
+        assert world.labels_written == 0
+        world.make("waits")
+        await world.until(lambda: world.pod("waits").metadata.labels.get(JOB_ID) == "2")
+        assert world.labels_written == 1
+        assert not world.pod("waits").spec.node_name
+
+    told(story)
+
+
+def test_an_api_server_that_takes_no_labels_with_a_binding_gets_them_before_it() -> None:
+    async def story(world: World) -> None:
+        world.takes_labels = False
+        for number, name in enumerate(("first", "second"), start=1):
+            world.make(name)
+            await world.until(lambda number=number: number in world.held)
+            world.set_job(number, "RUNNING")
+            await world.until(lambda name=name: world.pod(name).spec.node_name)
+            await world.until(lambda name=name, number=number: world.pod(name).metadata.labels.get(JOB_ID) == str(number))
+        assert world.labels_written == 2
+        assert not world.labels_go_along
+
+    told(story)
+
+
+def test_a_job_that_is_cancelled_before_its_label_is_written_takes_its_pod_along() -> None:
+    async def story(world: World) -> None:
+        world.make("a")
+        await world.until(lambda: 1 in world.held)
+        world.set_job(1, "CANCELLED")
+        await world.until(lambda: "evict a" in world.acts)
+        assert len(world.held) == 1
 
     told(story)
 

@@ -47,24 +47,24 @@ def another(pod: Pod) -> Pod:
 async def test_a_pod_that_is_being_deleted_is_not_bound_and_its_finalizer_goes(acts: Acts) -> None:
     pod = await acts.pod("p", FINALIZER)
     await acts.kube.delete(PODS, "p", acts.namespace)
-    assert not await acts.executor.bind(pod, "kwok-00", {})
+    assert not await acts.executor.bind(pod, "kwok-00", {}, 7)
     assert not (await acts.get("p")).spec.node_name
     assert await acts.executor.release(pod)
     assert await acts.executor.release(pod), "it is gone"
-    assert not await acts.executor.bind(pod, "kwok-00", {})
+    assert not await acts.executor.bind(pod, "kwok-00", {}, 7)
 
 
 async def test_what_was_bound_before_is_told_by_where_it_is(acts: Acts) -> None:
     pod = await acts.pod("p")
-    assert await acts.executor.bind(pod, "kwok-00", {})
-    assert await acts.executor.bind(pod, "kwok-00", {}), "the first answer may have been lost"
-    assert not await acts.executor.bind(pod, "kwok-01", {})
+    assert await acts.executor.bind(pod, "kwok-00", {}, 7)
+    assert await acts.executor.bind(pod, "kwok-00", {}, 7), "the first answer may have been lost"
+    assert not await acts.executor.bind(pod, "kwok-01", {}, 7)
 
 
 async def test_nothing_is_done_to_another_pod_of_that_name(acts: Acts) -> None:
     pod = await acts.pod("p", FINALIZER)
     await acts.executor.label(another(pod), 7)
-    assert not await acts.executor.bind(another(pod), "kwok-00", {})
+    assert not await acts.executor.bind(another(pod), "kwok-00", {}, 7)
     assert not await acts.executor.release(another(pod))
     await acts.executor.evict(another(pod), "never")
     now = await acts.get("p")

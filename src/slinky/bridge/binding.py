@@ -89,12 +89,14 @@ class Binder:
     async def _bind_one(self, pod: Pod, placement: Placement, known: Known) -> None:
         assert known.submission
         try:
-            bound = await self._executor.bind(pod, placement.node, task_annotations(known.submission, placement.slot, known.slots))
+            annotations = task_annotations(known.submission, placement.slot, known.slots)
+            bound = await self._executor.bind(pod, placement.node, annotations, known.job_id)
         except BaseException:
             self._ledger.withdraw(pod)
             raise
         if bound:
             known.written.ranks[placement.uid] = placement.slot.rank
+            known.unwritten.discard(placement.uid)
         else:
             self._ledger.withdraw(pod)  # what became of it the watch will show
 

@@ -55,6 +55,7 @@ __all__ = ["Bridge", "site_of"]
 log = logging.getLogger(__name__)
 
 KUBE_CONNECTIONS = 96
+EVENTS_PER_SECOND = 10.0  # an Event costs the API server as much as a quarter of a pod's whole way
 
 
 def site_of(settings: Settings, cluster: str) -> Site:
@@ -159,7 +160,7 @@ class Bridge:
         self._groups_known = True
         await _filled(stack, own)  # last: what a pod is part of depends on the others
         cluster = settings.cluster or (await kube.get(NAMESPACES, "kube-system")).metadata.uid
-        events = EventRecorder(kube, "slurm-bridge", socket.gethostname())
+        events = EventRecorder(kube, "slurm-bridge", socket.gethostname(), per_second=EVENTS_PER_SECOND)
         self._kube_metrics.follow("events", events)
         await stack.enter_async_context(events.running())
         completion = await self._completion(stack)

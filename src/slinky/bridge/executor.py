@@ -43,6 +43,7 @@ class Executor:
         self.site = site
         self._completion = completion
         self._may_act = may_act
+        self.labels_go_along = True  # with a Binding, as long as nothing shows that they do not
 
     def describe(self, workload: Workload) -> JobDescription:
         return translate(workload, self.site)
@@ -78,11 +79,12 @@ class Executor:
         except (NotFoundError, ConflictError, InvalidError):
             log.debug("pod %s is gone, or is another one now", pod.key)
 
-    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str]) -> bool:
-        """Whether it is on that node now. Not so where it is gone, is being deleted, or is somewhere else."""
+    async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
+        """Whether it is on that node now. Not so where it is gone, is being deleted, or is somewhere else. The job's id goes along as its label, if it is not there yet."""
         self._check()
+        name, namespace, uid, labels = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid, {JOB_ID: str(job_id)}
         try:
-            await self._kube.bind(pod.metadata.name, pod.metadata.namespace, node, uid=pod.metadata.uid, annotations=annotations)
+            await self._kube.bind(name, namespace, node, uid=uid, annotations=annotations, labels=labels)
         except (ConflictError, NotFoundError) as error:
             log.info("pod %s is bound already, is being deleted, or is another one now: %s", pod.key, error)
             return await self._is_on(pod, node)

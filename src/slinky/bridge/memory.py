@@ -1,5 +1,7 @@
 """What the leading process remembers of a workload beyond its pods and its job: shortcuts only. Its loss (a restart) costs a few questions and changes nothing else."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from slinky.bridge.placement import Slot
@@ -55,6 +57,7 @@ class Known(msgspec.Struct, gc=False):
     lost: bool = False
     parked_until: float = 0.0
     parked: str = ""  # why
+    parkings: int = 0  # in a row
     too_large: bool = False  # parked because no node could hold it, not for what Slurm said
     missing_since: float = 0.0
     incomplete_since: float = 0.0
@@ -67,15 +70,27 @@ class Known(msgspec.Struct, gc=False):
     phase: str = ""
     pods: int = 0
     written: Written = msgspec.field(default_factory=Written)
+    unwritten: set[str] = (
+        set()
+    )  # pods of the job whose label is not on the server yet: it goes along with their Binding, or by itself if that takes long
 
     def take(self, submission: Submission, epoch: int) -> None:
         """This is its job from now on."""
         self.job_id, self.submission, self.verified, self.unsettled = submission.job_id, submission, epoch, None
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
         self.parked, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", 0.0, 0.0, 0.0, ""
+        self.parkings = 0
+
+    def is_for(self, uids: Iterable[str]) -> None:
+        """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""
+        self.unwritten = set(uids)
+        self.written.labels |= dict.fromkeys(self.unwritten, self.job_id)
 
     def drop_job(self) -> None:
         self.job_id, self.submission, self.slots = 0, None, []
         self.over = self.lost = False
         self.missing_since = self.incomplete_since = self.started_at = 0.0
         self.obstacle = ""
+        for uid in self.unwritten:
+            self.written.labels.pop(uid, None)
+        self.unwritten = set()

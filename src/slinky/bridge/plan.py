@@ -111,7 +111,7 @@ def plan(now: Snapshot) -> list[Action]:
     if not _left(now):
         return [*_releases(now, job_over=False), _end(now, job)]
     if now.broken and not any(pod.state == "bound" for pod in now.pods):
-        return [EndJob(job.job_id, None, "members of the gang are missing"), *_back_to_the_start(now, job)]
+        return [*_back_to_the_start(now, job), EndJob(job.job_id, None, "members of the gang are missing")]
     if labels := _labels(now, job):
         return [*_releases(now, job_over=False), *labels]
     return [*_releases(now, job_over=False), *_bindings(now, job)]

@@ -5,6 +5,7 @@ workers of their own, so that a pod whose job has started never waits behind a t
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
@@ -16,16 +17,19 @@ from slinky.bridge.jobs import Jobs
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.placement import Placement
 from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, Snapshot, Submit, plan
 from slinky.bridge.poller import JobPoller
-from slinky.bridge.submitting import Submitter, all_of
+from slinky.bridge.submitting import LABEL_SECONDS, Submitter, all_of
 from slinky.bridge.telling import Teller
-from slinky.bridge.views import needs_job, pod_view
+from slinky.bridge.views import job_id_of, needs_job, pod_view
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, rank_of, workload_of
 from slinky.kube import Backoff, Pod, WorkQueue
 
 __all__ = ["Groups", "Reconciler"]
+
+log = logging.getLogger(__name__)
 
 INCOMPLETE_SECONDS = 30.0
 MISSING_SECONDS = 1.0  # between two questions after a job that Slurm does not know
@@ -95,6 +99,7 @@ class Reconciler:
         if known.submitting:
             return  # it is looked at again when that is done
         pods = self._pods(key)
+        await self._check_labels(pods, known)
         views = _views(pods, known)
         workload = self._workload(key, pods, known)
         job = await self._job(key, views, known)
@@ -103,6 +108,7 @@ class Reconciler:
             return
         wished = workload.wished_ranks if workload else {}
         placements = await self.binder.placements(key, views, job, known, wished)
+        await self._submitter.label_the_rest(pods, known)
         now = self._snapshot(pods, views, workload, job, known)
         actions = plan(msgspec.structs.replace(now, placements=placements))
         if job is not None and job.state == "pending":
@@ -151,7 +157,8 @@ class Reconciler:
     async def _carry_out(self, actions: Sequence[Action], key: WorkloadKey, pods: Mapping[str, Pod], now: Snapshot, known: Known) -> None:
         """What concerns a job's end in order, what concerns its pods all at once."""
         acts: list[Awaitable[None]] = []
-        bindings = []
+        bindings: list[Placement] = []
+        given_back = False
         for action in actions:
             match action:
                 case Submit():
@@ -160,12 +167,13 @@ class Reconciler:
                         if not self.submits.agenda.failures(key):  # else it comes again by itself, later and later
                             self.submits.add(key)
                 case EndJob(job_id, exit_code, why):
+                    await all_of(acts)
+                    acts = []
                     await self._end(job_id, exit_code, why, now, known)
                     self.queue.add(key)
                 case Label(uid, job_id):
                     acts.append(self._submitter.label([pods[uid]], job_id, known))
-                    if not job_id:
-                        self._drop_job(known)
+                    given_back = given_back or not job_id
                 case Evict(uid, why):
                     self._teller.evicted(pods[uid], why)
                     acts.append(self._executor.evict(pods[uid], why))
@@ -174,6 +182,8 @@ class Reconciler:
                 case Bind(placement):
                     bindings.append(placement)
         await all_of(acts)
+        if given_back:
+            self._drop_job(known)
         if bindings:
             await self.binder.bind(key, bindings, pods, known)
 
@@ -189,6 +199,18 @@ class Reconciler:
     async def _release(self, pod: Pod, known: Known) -> None:
         if await self._executor.release(pod):
             known.written.released.add(pod.metadata.uid)
+
+    async def _check_labels(self, pods: Sequence[Pod], known: Known) -> None:
+        """Pods that we bound and that have no label now: an API server that does not take labels with a Binding. From now on they go before it."""
+        written = known.written
+        bare = [pod for pod in pods if pod.spec.node_name and pod.metadata.uid in written.labels and not job_id_of(pod)]
+        if bare and known.job_id:
+            if self._executor.labels_go_along:
+                log.warning(
+                    "the API server does not take labels with a Binding: they are written before it from now on, which costs a write a pod"
+                )
+            self._executor.labels_go_along = False
+            await self._submitter.label(bare, known.job_id, known)
 
     # What is known
 
@@ -243,6 +265,7 @@ class Reconciler:
             known.incomplete_since + INCOMPLETE_SECONDS if known.incomplete_since else 0.0,
             now + MISSING_SECONDS if known.missing_since and not known.lost else 0.0,
             now + OBSTACLE_SECONDS if known.obstacle else 0.0,
+            known.submitted_at + LABEL_SECONDS if known.unwritten else 0.0,
         ]
         if due := [moment for moment in moments if moment]:
             self.queue.add_after(key, max(min(due) - now, 0.0) + 0.05)

@@ -6,7 +6,7 @@ and never hammered.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 
 from slinky.bridge.executor import Executor
 from slinky.bridge.memory import Known
@@ -15,14 +15,15 @@ from slinky.bridge.poller import JobPoller
 from slinky.bridge.slurm_nodes import FRESH_SECONDS, SlurmNodes
 from slinky.bridge.telling import Teller
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import Pod
+from slinky.kube import Backoff, Pod
 from slinky.slurm import AuthenticationError, RefusedError, SlurmError
 
-__all__ = ["Submitter", "all_of"]
+__all__ = ["LABEL_SECONDS", "Submitter", "all_of"]
 
 log = logging.getLogger(__name__)
 
-PARKED_SECONDS = 60.0
+PARKED = Backoff(first=60.0, most=600.0)
+LABEL_SECONDS = 1.0
 
 
 class Submitter:
@@ -45,18 +46,17 @@ class Submitter:
         try:
             submission = await self._executor.submit(workload)
         except SlurmError as error:
-            if isinstance(error, RefusedError) and not isinstance(
-                error, AuthenticationError
-            ):  # that is nothing that is wrong with this job
+            # Not to be believed is nothing that is wrong with this job.
+            if isinstance(error, RefusedError) and not isinstance(error, AuthenticationError):
                 self.park(workload.key, known, workload.pods, f"Slurm refuses the job: {error.description or error}")
                 return False
             if not error.outcome_known:
                 known.unsettled = workload
             raise
         known.take(submission, self._poller.epoch)
+        known.is_for(workload.uids)
         known.submitted_at = asyncio.get_running_loop().time()
         self._metrics.submitted(workload.pods)
-        self._teller.submitted(workload.pods, submission)
         return True
 
     async def settle(self, workload: Workload, known: Known) -> bool:
@@ -68,19 +68,29 @@ class Submitter:
         known.take(found, self._poller.epoch)
         return True
 
+    async def label_the_rest(self, pods: Iterable[Pod], known: Known) -> None:
+        """The labels that have not gone along with a Binding, and will not for a while: where Slurm has not started the job within a second, or its nodes are not free, or the API server does not take them so."""
+        new = asyncio.get_running_loop().time() - known.submitted_at < LABEL_SECONDS
+        if known.unwritten and not (new and self._executor.labels_go_along and not known.obstacle):
+            rest = [pod for pod in pods if pod.metadata.uid in known.unwritten]
+            await self.label(rest, known.job_id, known)
+
     async def label(self, pods: Sequence[Pod], job_id: int, known: Known) -> None:
         await all_of([self._label(pod, job_id, known) for pod in pods])
 
     async def _label(self, pod: Pod, job_id: int, known: Known) -> None:
-        await self._executor.label(pod, job_id)
+        if job_id or pod.metadata.uid not in known.unwritten:
+            await self._executor.label(pod, job_id)
         known.written.labels[pod.metadata.uid] = job_id
+        known.unwritten.discard(pod.metadata.uid)
 
     def park(self, key: WorkloadKey, known: Known, pods: Sequence[Pod], why: str, *, too_large: bool = False) -> None:
         if why != known.parked:
             log.warning("%s is parked: %s", key, why)
             self._teller.parked(pods, why)
         known.parked, known.too_large = why, too_large
-        known.parked_until = asyncio.get_running_loop().time() + PARKED_SECONDS
+        known.parkings += 1
+        known.parked_until = asyncio.get_running_loop().time() + PARKED.seconds(known.parkings)
 
 
 async def all_of(acts: Sequence[Awaitable[None]]) -> None:

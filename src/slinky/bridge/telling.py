@@ -22,7 +22,7 @@ __all__ = ["Teller"]
 
 log = logging.getLogger(__name__)
 
-FIRST_LOOK = 2.0
+FIRST_LOOK = 5.0
 
 Standings = Callable[[WorkloadKey], tuple[list[Pod], Standing | int | None]]
 
@@ -85,9 +85,6 @@ class Teller:
         await asyncio.sleep(1 / self._settings.rate)
 
     # Events
-
-    def submitted(self, pods: Sequence[Pod], job: Submission) -> None:
-        self._event(pods, "Queued", f"Slurm job {job.job_id} in partition {job.partition}")
 
     def bound(self, placed: Sequence[tuple[Pod, str]], job: Submission) -> None:
         for pod, node in placed:

@@ -178,13 +178,24 @@ class Client:
         }
         await self.raw("POST", PODS.path(namespace, name, "eviction"), body=body, resource="pods/eviction", retries=NEVER)
 
-    async def bind(self, name: str, namespace: str, node: str, *, uid: str = "", annotations: Mapping[str, str] | None = None) -> None:
-        """Put a pod on a node, for good. `annotations` are set on the pod in the same write; with `uid`, only on that very pod."""
+    async def bind(
+        self,
+        name: str,
+        namespace: str,
+        node: str,
+        *,
+        uid: str = "",
+        annotations: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Put a pod on a node, for good. `annotations` are set on the pod in the same write, and so are `labels` by Kubernetes 1.35 and later; with `uid`, only on that very pod."""
         metadata: dict[str, Any] = {"name": name, "namespace": namespace}
         if uid:
             metadata["uid"] = uid
         if annotations:
             metadata["annotations"] = dict(annotations)
+        if labels:
+            metadata["labels"] = dict(labels)
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         await self.raw("POST", PODS.path(namespace, name, "binding"), body=body, resource="pods/binding")
