@@ -1,6 +1,7 @@
 """The loop, with both sides in memory: what a watch, an API server and Slurm do to it in an awkward order."""
 
 import asyncio
+from functools import partial
 
 from slinky.bridge.keys import GANG, JOB_ID
 from slinky.bridge.workload import WorkloadKey
@@ -48,10 +49,9 @@ def test_an_api_server_that_takes_no_labels_with_a_binding_gets_them_before_it()
         world.takes_labels = False
         for number, name in enumerate(("first", "second"), start=1):
             world.make(name)
-            await world.until(lambda number=number: number in world.held)
+            await world.until(partial(world.held.get, number))
             world.set_job(number, "RUNNING")
-            await world.until(lambda name=name: world.pod(name).spec.node_name)
-            await world.until(lambda name=name, number=number: world.pod(name).metadata.labels.get(JOB_ID) == str(number))
+            await runs(world, number, name)
         assert world.labels_written == 2
         assert not world.labels_go_along
 

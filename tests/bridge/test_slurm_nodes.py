@@ -1,22 +1,16 @@
 """The judgement by Slurm's nodes: a no counts only if it rests on a list that was read after the question."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from slinky.bridge.slurm_nodes import FRESH_SECONDS, SlurmNodes
-from slinky.slurm import AuthenticationError, JobDescription, Node, UnavailableError
+from slinky.slurm import JobDescription, Node, UnavailableError
 from tests.kube.virtual_time import run_in_virtual_time
 
 WIDE = JobDescription(partition="bridge", tasks=1, cpus_per_task=16)
-
-
-class Seen(NamedTuple):
-    name: str
-    before: Node | None
-    after: Node | None
+HUGE = JobDescription(partition="bridge", tasks=1, cpus_per_task=64)
 
 
 class Nodes:
@@ -35,13 +29,6 @@ class Nodes:
             self.failures -= 1
             raise UnavailableError("slurmctld is not there")
         return [Node(name=f"n{index}", cpus=cpus, partitions=["bridge"]) for index, cpus in enumerate(self.cpus)]
-
-    async def watch(self, _: object) -> AsyncIterator[Seen]:
-        if self.failures:
-            self.failures -= 1
-            raise AuthenticationError("the token is not believed")
-        yield Seen("n0", None, Node(name="n0", cpus=16, partitions=["bridge"]))
-        await asyncio.Event().wait()
 
 
 def made(*cpus: int) -> tuple[Nodes, Any]:
@@ -102,14 +89,24 @@ def test_a_reading_that_failed_is_no_answer_for_those_who_waited_for_it() -> Non
     run_in_virtual_time(story())
 
 
-def test_a_token_that_is_not_believed_for_a_while_does_not_end_the_watch() -> None:
+def test_nodes_are_looked_for_while_somebody_was_told_no_and_only_then_whatever_fails() -> None:
     async def story() -> None:
-        slurm, nodes = made()
-        slurm.failures = 5
+        slurm, nodes = made(16)
+        told: list[str] = []
+        nodes.on_room = lambda: told.append("changed")
         watch = asyncio.create_task(nodes.run())
+        await nodes.shortfall(WIDE)
         await asyncio.sleep(120)
-        assert (await nodes.shortfall(WIDE)).missing == ""
-        assert slurm.reads == 0
+        assert slurm.reads == 1
+        assert (await nodes.shortfall(HUGE)).missing
+        slurm.failures = 3
+        await asyncio.sleep(60)
+        before, told[:] = slurm.reads, []
+        slurm.cpus.append(64)
+        await asyncio.sleep(15)
+        assert slurm.reads > before
+        assert told == ["changed"]
+        assert not (await nodes.shortfall(HUGE)).missing
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
 

@@ -71,7 +71,7 @@ class NodeController:
         may_act: Callable[[], bool] = lambda: True,
         events: EventRecorder | None = None,
         metrics: CollectorRegistry | None = None,
-        pace: Pace = Pace(fastest=2.0, slowest=10.0),  # noqa: B008
+        pace: Pace = Pace(fastest=10.0, slowest=30.0),  # noqa: B008
     ) -> None:
         self.synced = asyncio.Event()
         self._nodes, self._settings, self._cluster, self._pace = nodes, settings, cluster, pace

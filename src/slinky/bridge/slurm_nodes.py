@@ -1,6 +1,6 @@
 """What Slurm's nodes could hold: the judgement on a job that no node may be large enough for, remembered until nodes change.
 
-Comes in: Slurm's nodes, by a slow watch, and read anew before anything is kept back. Goes out: what is missing, if anything. What must stay true: what could run is never kept back for long: a "no" counts only if it rests on a list that
+Comes in: Slurm's nodes, read before anything is kept back, and every few seconds while something is. Goes out: what is missing, if anything. What must stay true: what could run is never kept back for long: a "no" counts only if it rests on a list that
 was read after the question.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from slinky.bridge.capacity import NodeRoom, room_of, shortfall
 from slinky.kube import Backoff
-from slinky.slurm import JobDescription, Node, Pace, SlurmClient, SlurmError
+from slinky.slurm import JobDescription, Node, SlurmClient, SlurmError
 
 __all__ = ["FRESH_SECONDS", "Shortfall", "SlurmNodes"]
 
@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 MOST_JUDGED = 1000
 BACKOFF = Backoff(first=0.5, most=15.0)
 FRESH_SECONDS = 1.0
+LOOK_SECONDS = 10.0
+REMEMBERED_SECONDS = 900.0  # after somebody was told no, who asks again sooner than that if he is still there
 
 
 class Shortfall(NamedTuple):
@@ -35,9 +37,9 @@ FITS = Shortfall("")
 class SlurmNodes:
     """`on_room` is called when what nodes have in all is other than before."""
 
-    def __init__(self, slurm: SlurmClient, pace: Pace | None = None) -> None:
+    def __init__(self, slurm: SlurmClient) -> None:
         self._slurm = slurm
-        self._pace = pace or Pace(fastest=1.0, slowest=5.0)
+        self._refused_at = float("-inf")
         self._rooms: dict[str, NodeRoom] = {}
         self._judged: dict[object, str] = {}
         self._read_at = float("-inf")
@@ -49,29 +51,35 @@ class SlurmNodes:
         """Raises SlurmError where Slurm cannot be asked. The nodes are read at most once a second, whoever asks."""
         if self._rooms and not self._judge(job):
             return FITS
-        loop = asyncio.get_running_loop()
-        asked = loop.time()
-        async with self._reading:
-            if asked - self._read_at > FRESH_SECONDS:
-                began = loop.time()
-                self._keep(await self._slurm.nodes.all())
-                self._read_at = began  # only now: an attempt that failed is no answer to those who wait
-        return Shortfall(self._judge(job), self._read_at >= asked)
+        asked = asyncio.get_running_loop().time()
+        await self._read(asked)
+        missing = self._judge(job)
+        if missing:
+            self._refused_at = asked
+        return Shortfall(missing, self._read_at >= asked)
 
     async def run(self) -> None:
-        """For ever, whatever Slurm says: a token that is not believed for a while ends nothing."""
+        """For ever: while somebody was told no, look whether nodes have come. While nobody was, nothing is asked: a thousand nodes are three megabytes."""
+        loop = asyncio.get_running_loop()
         failures = 0
         while True:
+            await asyncio.sleep(BACKOFF.seconds(failures) if failures else LOOK_SECONDS)
+            if loop.time() - self._refused_at > REMEMBERED_SECONDS:
+                continue
             try:
-                async for transition in self._slurm.nodes.watch(self._pace):
-                    failures = 0
-                    if transition.before is None or transition.after is None:
-                        self._change(transition.name, transition.after)
+                await self._read(loop.time())
+                failures = 0
             except SlurmError as error:
                 failures += 1
-                wait = BACKOFF.seconds(failures)
-                log.warning("Slurm's nodes cannot be watched (%s); again in %.1f s", error, wait)
-                await asyncio.sleep(wait)
+                log.warning("Slurm's nodes cannot be read (%s); again later, failure %d", error, failures)
+
+    async def _read(self, asked: float) -> None:
+        """Unless somebody did within the last second."""
+        async with self._reading:
+            if asked - self._read_at > FRESH_SECONDS:
+                began = asyncio.get_running_loop().time()
+                self._keep(await self._slurm.nodes.all())
+                self._read_at = began  # only now: an attempt that failed is no answer to those who wait
 
     def _judge(self, job: JobDescription) -> str:
         asked = (job.partition, job.tasks, job.cpus_per_task, job.memory_per_cpu, job.memory_per_node, job.tres_per_task, job.tres_per_node)

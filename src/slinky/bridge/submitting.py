@@ -23,7 +23,7 @@ __all__ = ["LABEL_SECONDS", "Submitter", "all_of"]
 log = logging.getLogger(__name__)
 
 PARKED = Backoff(first=60.0, most=600.0)
-LABEL_SECONDS = 1.0
+LABEL_SECONDS = 5.0
 
 
 class Submitter:
@@ -69,7 +69,7 @@ class Submitter:
         return True
 
     async def label_the_rest(self, pods: Iterable[Pod], known: Known) -> None:
-        """The labels that have not gone along with a Binding, and will not for a while: where Slurm has not started the job within a second, or its nodes are not free, or the API server does not take them so."""
+        """The labels that have not gone along with a Binding, and will not for a while: where Slurm has not started the job within seconds, or its nodes are not free, or the API server does not take them so."""
         new = asyncio.get_running_loop().time() - known.submitted_at < LABEL_SECONDS
         if known.unwritten and not (new and self._executor.labels_go_along and not known.obstacle):
             rest = [pod for pod in pods if pod.metadata.uid in known.unwritten]
