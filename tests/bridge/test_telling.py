@@ -65,10 +65,10 @@ class World:
 def test_a_pod_that_is_bound_within_the_first_seconds_gets_no_word() -> None:
     async def story() -> None:
         async with World().running() as world:
-            world.teller.look(KEY, WAITS)
+            world.teller.look(KEY, WAITS, [world.pod])
             await asyncio.sleep(FIRST_LOOK / 2)
             world.said = Standing(reason="Running", message="runs", holds=True)
-            world.teller.look(KEY, BOUND)
+            world.teller.look(KEY, BOUND, [world.pod])
             await asyncio.sleep(600)
             assert (world.writes, world.questions) == (0, 0)
             assert not world.teller._waiting
@@ -80,7 +80,7 @@ def test_one_that_waits_is_looked_at_every_half_minute_and_written_when_there_is
     async def story() -> None:
         async with World().running() as world:
             for _ in range(100):
-                world.teller.look(KEY, WAITS)
+                world.teller.look(KEY, WAITS, [world.pod])
             await asyncio.sleep(310)
             assert world.writes == 1
             assert 8 <= world.questions <= 12
@@ -100,7 +100,7 @@ def test_while_slurm_is_down_it_is_asked_less_and_less_and_told_again_afterwards
     async def story() -> None:
         async with World().running() as world:
             world.down = True
-            world.teller.look(KEY, WAITS)
+            world.teller.look(KEY, WAITS, [world.pod])
             await asyncio.sleep(600)
             assert world.questions < 40
             world.down = False
@@ -114,8 +114,23 @@ def test_a_pod_that_is_another_one_by_now_holds_up_nothing() -> None:
     async def story() -> None:
         async with World().running() as world:
             world.gone = True
-            world.teller.look(KEY, WAITS)
+            world.teller.look(KEY, WAITS, [world.pod])
             await asyncio.sleep(FIRST_LOOK + 1)
             assert world.teller.queue.agenda.failures(KEY) == 0
+
+    run_in_virtual_time(story())
+
+
+def test_what_was_said_is_put_right_when_it_runs_and_by_whom_it_was_said_does_not_matter() -> None:
+    async def story() -> None:
+        world = World()
+        async with world.running():
+            world.teller.look(KEY, WAITS, [world.pod])
+            await asyncio.sleep(FIRST_LOOK + 1)
+            assert world.writes == 1
+            world.said = Standing(reason="Running", message="runs", holds=True)
+            world.teller.look(KEY, BOUND, [world.pod])
+            await asyncio.sleep(5)
+            assert world.writes == 2
 
     run_in_virtual_time(story())

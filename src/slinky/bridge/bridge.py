@@ -54,7 +54,7 @@ __all__ = ["Bridge", "site_of"]
 
 log = logging.getLogger(__name__)
 
-KUBE_CONNECTIONS = 96
+KUBE_CONNECTIONS = 40
 EVENTS_PER_SECOND = 10.0  # an Event costs the API server as much as a quarter of a pod's whole way
 
 

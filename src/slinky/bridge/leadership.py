@@ -33,7 +33,7 @@ __all__ = ["Leadership"]
 
 log = logging.getLogger(__name__)
 
-WORKERS = 64
+WORKERS = 32
 SUBMITTERS = 16
 STRAY_SECONDS = 15.0  # between a leader's start and the end of jobs that no pod belongs to: the pods' watch may be a little behind
 

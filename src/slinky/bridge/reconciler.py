@@ -117,7 +117,7 @@ class Reconciler:
             self._add(self._window.leave(key))
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, _phase(now, self._window.is_waiting(key)), len(pods))
-        self._teller.look(key, now)
+        self._teller.look(key, now, pods)
         self._look_again(key, known)
 
     async def submit(self, key: WorkloadKey) -> None:

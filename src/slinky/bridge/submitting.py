@@ -95,6 +95,9 @@ class Submitter:
 
 async def all_of(acts: Sequence[Awaitable[None]]) -> None:
     """All of them, also where one fails; then that failure."""
+    if len(acts) == 1:  # as a rule: no task for it
+        await acts[0]
+        return
     results = await asyncio.gather(*acts, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

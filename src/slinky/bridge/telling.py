@@ -9,6 +9,7 @@ import datetime as dt
 import logging
 from collections.abc import Callable, Sequence
 
+from slinky.bridge.keys import CONDITION
 from slinky.bridge.plan import Snapshot
 from slinky.bridge.settings import StatusSettings
 from slinky.bridge.standing import Standing, conditions_for, standing_of
@@ -42,7 +43,7 @@ class Teller:
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, expected=(SlurmError,))
         self.standings: Standings = lambda _: ([], None)
 
-    def look(self, key: WorkloadKey, now: Snapshot) -> None:
+    def look(self, key: WorkloadKey, now: Snapshot, pods: Sequence[Pod]) -> None:
         """After each look of the reconciler."""
         waits = any(pod.state == "waiting" and not pod.deleting for pod in now.pods)
         if waits and key not in self._waiting:
@@ -50,7 +51,8 @@ class Teller:
             self.queue.add_after(key, FIRST_LOOK)
         elif not waits and key in self._waiting:
             self._waiting.discard(key)
-            self.queue.add(key)
+            if any(pod.condition(CONDITION) for pod in pods):
+                self.queue.add(key)  # what they say is no longer so
 
     def forget(self, key: WorkloadKey) -> None:
         self._waiting.discard(key)
@@ -61,6 +63,7 @@ class Teller:
 
     async def _tell(self, key: WorkloadKey) -> None:
         pods, said = self.standings(key)
+        asks = isinstance(said, int)
         if isinstance(said, int):
             try:
                 said = standing_of(await self._slurm.jobs.get(said), dt.datetime.now(dt.UTC))
@@ -71,7 +74,8 @@ class Teller:
                 await self._write(pod, said)
         if key in self._waiting:
             self.queue.add_after(key, self._settings.seconds)
-        await asyncio.sleep(1 / self._settings.rate)
+        if asks:
+            await asyncio.sleep(1 / self._settings.rate)
 
     async def _write(self, pod: Pod, standing: Standing) -> None:
         conditions = conditions_for(pod, standing, dt.datetime.now(dt.UTC))

@@ -137,7 +137,17 @@ def run_until_told_to_end(service: Coroutine[Any, Any, None]) -> None:
         with suppress(asyncio.CancelledError):
             await task
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(run())
+
+
+def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed (`pip install slinky[fast]`), else Python's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 def _pods_namespace() -> str:

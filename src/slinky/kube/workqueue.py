@@ -46,6 +46,7 @@ class WorkQueue(Generic[K]):
         self._expected: tuple[type[Exception], ...] = (KubeError, *expected)
         self._wanted: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
+        self._alarm: float | None = None  # for when it is set
         self._closed = False
         self._idle = asyncio.Event()
 
@@ -139,13 +140,21 @@ class WorkQueue(Generic[K]):
         over = self._closed and not self.agenda.ready and not self.agenda.working
         if over:
             self._idle.set()
-        self._wake_workers(len(self._wanted) if over else self.agenda.ready)
+        if self._wanted and (over or self.agenda.ready):
+            self._wake_workers(len(self._wanted) if over else self.agenda.ready)
+        due = self.agenda.next_due() if self._wanted else None
+        if due == self._alarm and self._timer is not None:
+            return
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        due = self.agenda.next_due()
-        if due is not None and self._wanted:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, due - self._now()), self._wake_workers, 1)
+        self._alarm = due
+        if due is not None:
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, due - self._now()), self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._wake_workers(1)
 
     def _wake_workers(self, count: int) -> None:
         for waiter in itertools.islice(self._wanted, count):

@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 LARGEST_ITEM = 32 * 1024 * 1024
 LIST_SECONDS = 300.0
+AT_ONCE = 64 * 1024 * 1024  # of an answer that is held in memory to be decoded as a whole
 
 # A whole string, a string whose end has not come yet, or a bracket.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|"|[\[\]{}]', re.DOTALL)
@@ -86,17 +87,41 @@ async def stream(connection: Connection, path: str, key: str, item: type[T]) -> 
     decoder = msgspec.json.Decoder(item)
     splitter = Splitter(key)
     pieces = connection.transport.stream(request)
+    held: list[bytes] | None = []  # the beginning; None once it is too much
+    room = AT_ONCE
     try:
         async for piece in pieces:
+            if held is not None:
+                held.append(piece)
+                room -= len(piece)
+                if room > 0:
+                    continue
+                piece, held = b"".join(held), None
             for text in splitter.feed(piece):
                 try:
                     yield decoder.decode(text)
                 except msgspec.DecodeError as error:
                     raise BadAnswerError(f"an item of {key} cannot be read: {error}", request=request.label) from error
+        if held is not None:
+            for found in _decoded(b"".join(held), key, item, request.label):
+                yield found
+            return
     finally:
         await pieces.aclose()  # type: ignore[attr-defined]
     if not splitter.complete:
         raise BadAnswerError(f"the list of {key} ends in the middle", request=request.label)
+
+
+def _decoded(text: bytes, key: str, item: type[T], label: str) -> list[T]:
+    """All at once, ten times as fast as one by one; for what may be held."""
+    document = msgspec.defstruct("Document", [(key, list[item] | None, None)])  # type: ignore[valid-type]
+    try:
+        found: list[T] | None = getattr(msgspec.json.decode(text, type=document), key)
+    except msgspec.ValidationError as error:
+        raise BadAnswerError(f"an item of {key} cannot be read: {error}", request=label) from error
+    except msgspec.DecodeError as error:
+        raise BadAnswerError(f"the list of {key} ends in the middle, or is no JSON: {error}", request=label) from error
+    return found or []
 
 
 def stream_jobs(connection: Connection) -> AsyncIterator[Job]:

@@ -83,7 +83,7 @@ class Jobs:
         return self._portal.run(self._inner.all())
 
     def stream(self, *, learn: bool = False) -> Iterator[Job]:
-        """All jobs, in full, one by one as they arrive: in memory there is never more than one and a piece. With `learn` their markers are remembered, which a first submit with `once` would read them all for."""
+        """All jobs, in full, one by one: a list of up to 64 MB is decoded as a whole, a longer one as it arrives, so that memory stays bounded. With `learn` their markers are remembered, which a first submit with `once` would read them all for."""
         return self._portal.iterate(self._inner.stream(learn=learn))
 
     def states(self, job_ids: Iterable[int] | None = None) -> list[JobStatus]:

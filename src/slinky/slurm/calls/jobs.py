@@ -102,7 +102,7 @@ class Jobs:
         return (await self._connection.read("slurm/jobs/", _JOBS, lane=Lane.BULK)).jobs or []
 
     async def stream(self, *, learn: bool = False) -> AsyncIterator[Job]:
-        """All jobs, in full, one by one as they arrive: in memory there is never more than one and a piece. With `learn` their markers are remembered, which a first submit with `once` would read them all for."""
+        """All jobs, in full, one by one: a list of up to 64 MB is decoded as a whole, a longer one as it arrives, so that memory stays bounded. With `learn` their markers are remembered, which a first submit with `once` would read them all for."""
         jobs = stream_jobs(self._connection)
         async for job in self._markers.learn(jobs) if learn else jobs:
             yield job
@@ -116,6 +116,8 @@ class Jobs:
             named = frozenset(wanted)
             return [status for status in await self._states(None) if status.job_id in named]
         parts = [wanted[start : start + TOGETHER] for start in range(0, len(wanted), TOGETHER)]
+        if len(parts) == 1:
+            return await self._states(parts[0])
         answers = await asyncio.gather(*map(self._states, parts))
         return [status for answer in answers for status in answer]
 
