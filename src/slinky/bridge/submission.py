@@ -59,7 +59,7 @@ def task_annotations(job: Submission, slot: Slot, slots: Sequence[Slot]) -> dict
         "gpus": ",".join(str(index) for index in slot.devices.get("gpu", ())),
     }
     assert set(TASK_ENVIRONMENT.values()) <= set(values)
-    found = {TASK + key: str(value) for key, value in values.items()}
+    found = {TASK + key: str(value) for key, value in values.items() if value != ""}  # what is not there is an empty variable too
     found[SLURM_NODE] = slot.node
     if slot.devices:
         found[DEVICES] = msgspec.json.encode(slot.devices).decode()
