@@ -17,9 +17,10 @@ from bench.bridge.costs import flat, lives, memory
 from bench.bridge.ground import standing_on
 from bench.bridge.plot import picture
 from bench.bridge.pods import NAMESPACE
-from bench.bridge.process import libslurm_in, settings_for
+from bench.bridge.process import settings_for
 from bench.bridge.rates import Sizes, Trial, fast, steady
 from bench.rows import Row
+from slinky.sandbox.bridge import python_on_the_head
 from slinky.sandbox.down import down
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.progress import Progress
@@ -36,7 +37,7 @@ QUICK = Sizes(nodes=50, rounds=1, pods=150, gangs=4, steady_seconds=5, others=50
 def measure(quick: bool, results: Path, sandbox: str = "") -> list[Row]:
     """All rows; the picture is written to `results`/bridge.svg."""
     with _ground(quick, sandbox) as (found, sizes, say):
-        return asyncio.run(_measure(found, sizes, say, results, libslurm_in(found)))
+        return asyncio.run(_measure(found, sizes, say, results, python_on_the_head(found)))
 
 
 def profile(quick: bool, results: Path, sandbox: str = "") -> Path:

@@ -7,8 +7,6 @@ whatever happened in it, and its log is kept.
 import asyncio
 import os
 import re
-import shutil
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -20,11 +18,11 @@ import msgspec
 import yaml
 
 from slinky.bridge.settings import Settings
+from slinky.sandbox.bridge import free_port
 from slinky.sandbox.errors import last_lines
 from slinky.sandbox.handle import Sandbox
-from slinky.slurm.completion import CHILD
 
-__all__ = ["Bridge", "admission", "libslurm_in", "running", "settings_for"]
+__all__ = ["Bridge", "admission", "running", "settings_for"]
 
 SLINKY = Path(sys.executable).with_name("slinky")
 READY_SECONDS = 60.0
@@ -40,13 +38,7 @@ def settings_for(sandbox: Sandbox, namespace: str) -> Settings:
     """The defaults, but for where things are."""
     found = Settings(slurm_rest_api=sandbox.slurm_server, managed_namespaces=[namespace], partition="bridge", namespace="default")
     slurm = msgspec.structs.replace(found.slurm, token_file=str(sandbox.token_file))
-    return msgspec.structs.replace(found, slurm=slurm, health_port=_free_port())
-
-
-def libslurm_in(sandbox: Sandbox) -> list[str]:
-    """The command that is a Python beside libslurm: the sandbox's head has both. Not from within a running loop."""
-    shutil.copyfile(CHILD, sandbox.head / "var/lib/libslurm_child.py")
-    return sandbox.enter(["sh", "-c", 'shift 2; exec python3 -I /var/lib/libslurm_child.py "$@"', "sh"])
+    return msgspec.structs.replace(found, slurm=slurm, health_port=free_port())
 
 
 class Bridge:
@@ -120,11 +112,11 @@ async def running(sandbox: Sandbox, settings: Settings, folder: Path, profile: P
 @asynccontextmanager
 async def admission(sandbox: Sandbox, settings: Settings, folder: Path) -> AsyncIterator[None]:
     """The webhook, in the API server's path while the block lasts."""
-    port = _free_port()
+    port = free_port()
     said = msgspec.structs.replace(
         settings.admission, port=port, url=f"https://{sandbox.record.addresses.host}:{port}", configuration="bench"
     )
-    settings = msgspec.structs.replace(settings, admission=said, health_port=_free_port())
+    settings = msgspec.structs.replace(settings, admission=said, health_port=free_port())
     try:
         async with _process("admission", sandbox, settings, folder):
             yield
@@ -164,13 +156,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         except TimeoutError:
             process.kill()
             await process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port: int = place.getsockname()[1]
-        return port
 
 
 def _cpu_seconds(pid: int) -> float:

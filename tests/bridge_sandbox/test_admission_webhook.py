@@ -8,7 +8,6 @@ import itertools
 import json
 import re
 import signal
-import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -38,6 +37,7 @@ from slinky.kube import (
     SelfMadeCertificate,
     from_kubeconfig,
 )
+from slinky.sandbox.bridge import free_port
 from slinky.sandbox.handle import Sandbox
 from tests.conftest import CHECKOUT, Cli
 from tests.kube_sandbox.conftest import eventually
@@ -56,12 +56,6 @@ VALIDATING: Resource[dict[str, Any]] = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", dict, namespaced=False
 )
 _numbers = itertools.count()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("", 0))
-        return int(found.getsockname()[1])
 
 
 def template(**spec: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import completion
 
-__all__ = ["SandboxBridge", "bridge_settings", "free_port", "sandbox_bridge"]
+__all__ = ["SandboxBridge", "bridge_settings", "free_port", "python_on_the_head", "sandbox_bridge"]
 
 READY_SECONDS = 60.0
 END_SECONDS = 20.0
