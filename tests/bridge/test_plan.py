@@ -115,7 +115,9 @@ class History(RuleBasedStateMachine):
             case Label(uid, job_id):
                 if uid in self.pods:
                     self.pods[uid].job_id = job_id
-                    self.known = self.known if job_id else 0
+                    given_up = self.jobs.get(self.known)
+                    if not job_id and given_up and given_up.state == "lost":
+                        self.known = 0  # a job that lives is not forgotten before it has been ended
             case Bind(placement):
                 pod, job = self.pods[placement.uid], self.jobs[self.known]
                 assert pod.state == "waiting", "a pod is bound once"

@@ -5,6 +5,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from slinky.bridge.keys import EXTERNAL_NODE, EXTERNAL_NODE_PARTITIONS, SLURM_NO
 from slinky.bridge.node_controller import NodeController
 from slinky.bridge.node_mark import mark_for, owner_of
 from slinky.bridge.settings import NodeSettings, Settings
-from slinky.kube import EVENTS, NODES, Client, EventRecorder, Reflector, from_kubeconfig
+from slinky.kube import EVENTS, NODES, PODS, Client, EventRecorder, Reflector, from_kubeconfig
+from slinky.sandbox.bridge import sandbox_bridge
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
 from slinky.slurm import JobDescription, Node, NodeDescription, NodeGres, NotFoundError, Pace, SlurmClient, SlurmError
@@ -406,3 +408,40 @@ async def _another_is_registered(site: Site) -> None:
 
 def _described(node: Node) -> tuple[object, ...]:
     return (node.address, node.cpus, node.real_memory, node.gres, node.features, node.extra, node.comment, node.reason, sorted(node.states))
+
+
+async def test_a_labelled_node_takes_pods_through_the_bridge_as_it_is_run(place: Sandbox, tmp_path: Path) -> None:
+    """The command, with its defaults but for where things are: label, pod, no label, gone."""
+    async with (
+        sandbox_bridge(place, tmp_path, managedNamespaces=["default"], cluster="whole", nodes={"register": True}) as bridge,
+        place.slurm_client() as slurm,
+        Client(from_kubeconfig(place.kubeconfig)) as kube,
+    ):
+        site = Site(place, kube, slurm, EventRecorder(kube, "test", "test"))
+        name = f"kwok-{NUMBER - 1:02}" if NUMBER > 10 else f"kwok-{NUMBER - 1}"
+        await site.label(name, "bridge")
+
+        async def idle() -> bool:
+            try:
+                return (await slurm.nodes.get(name)).takes_jobs
+            except NotFoundError:
+                return False
+
+        await site.until(f"{name} took jobs", idle)
+        container = {"name": "c", "image": "none", "resources": {"limits": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}}}
+        pod = {
+            "metadata": {"name": "p", "annotations": {"sandbox.slinky.slurm.net/run-for": "2s"}},
+            "spec": {"containers": [container], "restartPolicy": "Never"},
+        }
+        await kube.create(PODS.untyped, pod, "default")
+
+        async def over() -> bool:
+            found = await kube.get(PODS, "p", "default")
+            return found.status.phase == "Succeeded" and not found.metadata.finalizers
+
+        await site.until("the pod ran and ended", over)
+        assert (await kube.get(PODS, "p", "default")).spec.node_name == name
+        await kube.delete(PODS, "p", "default")
+        await site.unlabel(name)
+        await site.until_gone(name)
+        assert "Traceback" not in bridge.log("run")

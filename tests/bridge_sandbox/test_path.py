@@ -1,11 +1,14 @@
 """A pod's way through Slurm on the real servers: it waits in Slurm's queue, is bound where Slurm says, and its job ends when it ends."""
 
+import re
 from typing import Any
 
+import aiohttp
 import pytest
 
 from slinky.bridge.keys import FINALIZER, JOB_ID
 from slinky.kube import PODS
+from slinky.sandbox.bridge import SandboxBridge
 from slinky.slurm import JobState
 from tests.bridge_sandbox.conftest import Team
 
@@ -229,3 +232,25 @@ async def test_a_waiting_pod_says_why_and_a_gated_one_is_left_out(team: Team) ->
     await team.kube.delete(PODS, "w-0", team.namespace)
     await team.until_running("next")
     assert "runs" in await team.until_condition("next", "Running")
+
+
+async def test_the_bridge_tells_prometheus_where_pods_stand_and_what_it_asked(team: Team, bridge: SandboxBridge) -> None:
+    await team.create(team.pod("p"), team.pod("held", said={"priority": "0"}))
+    await team.until_running("p")
+    await team.until_labelled("p", "held")
+    async with aiohttp.ClientSession() as session, session.get(f"{bridge.health()}/metrics") as answer:
+        text = await answer.text()
+    for sample in (
+        r'slinky_bridge_pods\{state="pending"\} [1-9]',
+        r'slinky_bridge_pods\{state="running"\} [1-9]',
+        r"slinky_bridge_pods_bound_total [1-9]",
+        r'slinky_bridge_stage_seconds_count\{stage="submit"\} [1-9]',
+        r'slinky_bridge_stage_seconds_count\{stage="queue"\} [1-9]',
+        r'slinky_bridge_stage_seconds_count\{stage="bind"\} [1-9]',
+        r'slinky_slurm_requests_total\{call="POST slurm/job/submit",outcome="ok"\} [1-9]',
+        r'slinky_kube_requests_total\{method="POST",outcome="ok",resource="pods/binding"\} [1-9]',
+        r'slinky_workqueue_keys\{queue="workloads",state="ready"\} ',
+        r"slinky_loop_lag_seconds_count [1-9]",
+        r'slinky_leader\{lease="slurm-bridge"\} 1',
+    ):
+        assert re.search(f"^{sample}", text, re.MULTILINE), sample

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class PollTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds. `waiting` is the longest pause while a job of ours waits or a change is due; `share` bounds what polling may take of Slurm's time."""
 
-    fastest: float = 0.05
+    fastest: float = 0.03
     waiting: float = 0.1
     slowest: float = 1.0
     share: float = 0.2

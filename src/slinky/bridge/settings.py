@@ -65,7 +65,7 @@ class SlurmSettings(_Section, frozen=True):
     completion_command: Annotated[
         list[str], Help("Command that runs Python where libslurm is, if not here: the words before the script's name.")
     ] = []
-    fastest_poll: Annotated[float, Help("Seconds between two looks at the jobs' states while something changes.")] = 0.05
+    fastest_poll: Annotated[float, Help("Seconds between two looks at the jobs' states while something changes.")] = 0.03
     slowest_poll: Annotated[float, Help("The same while nothing does.")] = 1.0
 
 

@@ -71,6 +71,7 @@ class SandboxBridge:
         self.config = folder / "config.yaml"
         self.config.write_text(yaml.safe_dump(settings))
         self._kubeconfig = sandbox.kubeconfig
+        self.kubeconfigs: dict[str, Path] = {}  # by part, where it is not the administrator's
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._health = {"run": int(settings["healthPort"]), "admission": free_port()}
 
@@ -91,7 +92,7 @@ class SandboxBridge:
             "--config",
             str(self.config),
             "--kubeconfig",
-            str(self._kubeconfig),
+            str(self.kubeconfigs.get(part, self._kubeconfig)),
             "--health-port",
             str(self._health[part]),
         ]

@@ -1,0 +1,91 @@
+"""The bridge with the rights of examples/bridge-rbac.yaml and no more: as ServiceAccounts, with their tokens."""
+
+import asyncio
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from slinky.kube import Client, from_kubeconfig
+from slinky.sandbox.bridge import SandboxBridge, bridge_settings
+from slinky.sandbox.handle import Sandbox
+from slinky.slurm import JobState
+from tests.bridge_sandbox.conftest import open_team
+from tests.conftest import CHECKOUT, Partition
+
+pytestmark = pytest.mark.sandbox
+
+
+async def kubectl(sandbox: Sandbox, *words: str) -> None:
+    process = await asyncio.create_subprocess_exec(str(sandbox.folder / "bin/kubectl"), *words, env=os.environ | sandbox.exports())
+    assert await process.wait() == 0
+
+
+async def kubeconfig_of(kube: Client, sandbox: Sandbox, account: str, folder: Path) -> Path:
+    path = f"/api/v1/namespaces/slinky/serviceaccounts/{account}/token"
+    answer = msgspec.json.decode(await kube.raw("POST", path, body={"spec": {"expirationSeconds": 3600}}))
+    known: dict[str, Any] = yaml.safe_load(sandbox.kubeconfig.read_text())
+    known["users"] = [{"name": account, "user": {"token": answer["status"]["token"]}}]
+    known["contexts"] = [{"name": account, "context": {"cluster": known["clusters"][0]["name"], "user": account}}]
+    known["current-context"] = account
+    found = folder / f"{account}.kubeconfig"
+    found.write_text(yaml.safe_dump(known))
+    found.chmod(0o600)
+    claims = msgspec.json.decode(base64.urlsafe_b64decode(answer["status"]["token"].split(".")[1] + "=="))
+    assert claims["sub"] == f"system:serviceaccount:slinky:{account}"
+    return found
+
+
+async def test_the_rights_of_the_example_are_enough(sandbox: Sandbox, partition: Partition, tmp_path: Path) -> None:
+    manifest = str(CHECKOUT / "examples/bridge-rbac.yaml")
+    await kubectl(sandbox, "apply", "-f", manifest)
+    settings = await asyncio.to_thread(
+        bridge_settings,
+        sandbox,
+        name="rights",
+        namespace="slinky",
+        managedNamespaceSelector={"matchLabels": {"bridge": "rights"}},
+        nodes={"register": True},
+        admission={"bridgeUsers": ["system:serviceaccount:slinky:slurm-bridge"]},
+        status={"seconds": 1},
+    )
+    bridge = SandboxBridge(sandbox, settings, tmp_path)
+    async with Client(from_kubeconfig(sandbox.kubeconfig)) as kube:
+        bridge.kubeconfigs = {
+            part: await kubeconfig_of(kube, sandbox, account, tmp_path)
+            for part, account in (("run", "slurm-bridge"), ("admission", "slurm-bridge-admission"))
+        }
+    try:
+        for part in ("admission", "run"):
+            await bridge.start(part)
+        async with open_team(sandbox, partition, label="rights") as team:
+            group = {
+                "apiVersion": "scheduling.k8s.io/v1alpha2",
+                "kind": "PodGroup",
+                "metadata": {"name": "pair", "annotations": team.said()},
+                "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+            }
+            members = [team.pod(f"pair-{index}", gpus=8) for index in range(2)]
+            for member in members:
+                member["spec"]["schedulingGroup"] = {"podGroupName": "pair"}
+            await team.create(group, *members)
+            await team.create(team.pod("ends", run_for="1s"), team.pod("waits", said={"priority": "0"}), team.pod("cancelled"))
+            pods = await team.until_running("pair-0", "pair-1", "cancelled")
+            assert (
+                pods[0].metadata.labels["scheduler.slinky.slurm.net/slurm-jobid"]
+                == pods[1].metadata.labels["scheduler.slinky.slurm.net/slurm-jobid"]
+            )
+            assert pods[0].spec.node_name != pods[1].spec.node_name
+            await team.until_job((await team.job_of("ends")).job_id, JobState.COMPLETED)
+            await team.until_condition("waits", "JobHeldUser")
+            await team.head("scancel", str((await team.job_of("cancelled")).job_id))
+            await team.until_gone("cancelled")
+        for part in ("run", "admission"):
+            assert "orbidden" not in bridge.log(part)
+    finally:
+        await bridge.end()
+        await kubectl(sandbox, "delete", "-f", manifest, "--wait=false")
