@@ -3,13 +3,14 @@
 import datetime as dt
 from typing import Any
 
+import msgspec
 import pytest
 
 from slinky.bridge.keys import GANG, JOB_ID, SETTINGS
 from slinky.bridge.membership import Membership
 from slinky.bridge.workload import COSCHEDULING_LABEL, PodGroup, WorkloadKey, workload_of
 from slinky.kube import Cache, Job, Meta, Pod
-from slinky.kube.objects import JobSpec, OwnerReference, PodSpec, SchedulingGroup, WorkloadReference
+from slinky.kube.objects import Condition, JobSpec, JobStatus, OwnerReference, PodSpec, PodStatus, SchedulingGroup, WorkloadReference
 
 RING = WorkloadKey("PodGroup", "ns", "ring")
 TRAIN = WorkloadKey("Job", "ns", "train")
@@ -171,3 +172,19 @@ def test_annotations_of_the_workload_go_before_the_jobs_and_those_before_the_gro
     mixed = workload_of(RING, [mine, other], group, job)
     assert mixed is not None
     assert mixed.settings.partition == "group", "a Job that owns only some of the pods does not speak for all"
+
+
+async def test_what_a_kubelet_and_a_job_controller_keep_saying_is_no_reason_to_look(world: World) -> None:
+    world.jobs.put(_job(gang="true"))
+    world.pods.put(_pod("a", owner=OWNER))
+    world.touched.clear()
+    ready = PodStatus(phase="Running", conditions=(Condition(type="Ready", status="True"),))
+    world.pods.put(msgspec.structs.replace(_pod("a", owner=OWNER), status=ready))
+    world.jobs.put(msgspec.structs.replace(_job(gang="true"), status=JobStatus(active=1)))
+    assert world.touched == []
+    world.jobs.put(msgspec.structs.replace(_job(gang="true"), status=JobStatus(active=1, succeeded=1)))
+    assert world.touched == [TRAIN]
+    world.touched.clear()
+    for change in ({"status": PodStatus(phase="Succeeded")}, {"spec": PodSpec(node_name="n")}):
+        world.pods.put(msgspec.structs.replace(_pod("a", owner=OWNER), **change))
+    assert world.touched == [TRAIN, TRAIN]

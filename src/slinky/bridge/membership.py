@@ -78,11 +78,19 @@ class Membership:
     def _pod_changed(self, change: Change[Pod]) -> None:
         if change.new is None:
             self._drop(change.key)
+        elif change.old is not None and change.key in self._of_pod and not _matters(change.old, change.new):
+            return  # readiness, restarts, conditions: a kubelet has much to say
         else:
             self._keep(change.new)
 
     def _job_changed(self, change: Change[Job]) -> None:
-        known = change.new or change.old
+        old, new = change.old, change.new
+        if old is not None and new is not None and old.metadata.annotations == new.metadata.annotations and old.spec == new.spec:
+            gang = WorkloadKey("Job", new.metadata.namespace, new.metadata.name)
+            if old.status.succeeded != new.status.succeeded and gang in self._pods_of:
+                self._touched(gang)  # how many of it are still to come; a Job of a thousand pods says so a thousand times
+            return
+        known = new or old
         if known is not None:
             for pod in self._pods.by_index("job", known.metadata.uid):
                 self._keep(pod)
@@ -128,3 +136,18 @@ class Membership:
         if not members:
             del self._pods_of[found.workload]
         self._touched(found.workload)
+
+
+def _matters(old: Pod, new: Pod) -> bool:
+    """Whether anything changed that a workload's next step could depend on."""
+    before, after = old.metadata, new.metadata
+    return (
+        old.spec.node_name != new.spec.node_name
+        or old.is_over != new.is_over
+        or before.deletion_timestamp != after.deletion_timestamp
+        or before.finalizers != after.finalizers
+        or old.spec.scheduling_gates != new.spec.scheduling_gates
+        or before.labels != after.labels
+        or before.annotations != after.annotations
+        or before.uid != after.uid
+    )
