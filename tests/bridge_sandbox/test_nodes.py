@@ -419,7 +419,7 @@ async def test_a_labelled_node_takes_pods_through_the_bridge_as_it_is_run(place:
     ):
         site = Site(place, kube, slurm, EventRecorder(kube, "test", "test"))
         name = f"kwok-{NUMBER - 1:02}" if NUMBER > 10 else f"kwok-{NUMBER - 1}"
-        await site.label(name, "bridge")
+        await site.label(name, "bridge", "whole")  # other tests have labelled others
 
         async def idle() -> bool:
             try:
@@ -430,7 +430,10 @@ async def test_a_labelled_node_takes_pods_through_the_bridge_as_it_is_run(place:
         await site.until(f"{name} took jobs", idle)
         container = {"name": "c", "image": "none", "resources": {"limits": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}}}
         pod = {
-            "metadata": {"name": "p", "annotations": {"sandbox.slinky.slurm.net/run-for": "2s"}},
+            "metadata": {
+                "name": "p",
+                "annotations": {"sandbox.slinky.slurm.net/run-for": "2s", "slurmjob.slinky.slurm.net/constraints": "whole"},
+            },
             "spec": {"containers": [container], "restartPolicy": "Never"},
         }
         await kube.create(PODS.untyped, pod, "default")

@@ -24,6 +24,7 @@ from slinky.slurm import (
     SlurmClient,
     TokenFile,
     UnsupportedError,
+    streams,
 )
 from tests.slurm_sandbox.conftest import until
 
@@ -310,7 +311,9 @@ async def test_a_ping_does_not_wait_behind_bulk(slurm: SlurmClient) -> None:
     assert len({submitted.job_id for submitted in await asyncio.gather(*submits)}) == 300
 
 
-async def test_a_full_list_is_read_with_bounded_memory(slurm: SlurmClient) -> None:
+async def test_a_full_list_is_read_with_bounded_memory(slurm: SlurmClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is too much to be held is decoded as it arrives."""
+    monkeypatch.setattr(streams, "AT_ONCE", 256 * 1024)
     await asyncio.gather(*(slurm.jobs.submit_external(JobDescription(tasks=1, partition="bridge", hold=True)) for _ in range(300)))
     tracemalloc.start()
     try:

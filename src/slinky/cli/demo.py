@@ -46,6 +46,7 @@ def demo(nodes: int, keep: bool) -> None:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 132)
     name = f"demo-{os.getpid()}"  # nobody else's
     started = time.monotonic()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started it in the background, with Ctrl-C ignored
     for number in ENDINGS[1:]:
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     try:

@@ -15,6 +15,7 @@ from slinky.slurm.models.jobs import (
     Allocation,
     CancelResult,
     CancelResults,
+    FoundAgain,
     Job,
     JobList,
     JobStatus,
@@ -220,7 +221,7 @@ class Jobs:
             found = await self._settled(marker, marker_in, settle, problem)
         for rounds_left in reversed(range(ROUNDS)):
             if found is not None:
-                return Submitted(job_id=found, message="found by its marker", found=True)
+                return FoundAgain(job_id=found, message="found by its marker")
             try:
                 return await self._send(body, first, once=True)
             except (OutcomeUnknownError, UnavailableError) as error:
@@ -230,7 +231,7 @@ class Jobs:
                 if found is None:
                     log.info("job with marker %s was not made (%s); %d more tries", marker, error, rounds_left)
         if found is not None:
-            return Submitted(job_id=found, message="found by its marker", found=True)
+            return FoundAgain(job_id=found, message="found by its marker")
         raise UnavailableError(f"{ROUNDS} submits in a row failed, and none of them made the job", request="submit")
 
     async def _send(self, body: object, first: JobDescription, *, once: bool) -> Submitted:

@@ -226,11 +226,22 @@ class Submitted(Envelope, kw_only=True, rename={"message": "job_submit_user_msg"
     SCHEMA: ClassVar = "openapi_job_submit_response"
     job_id: int
     message: str = ""
-    found: bool = False
+
+    @property
+    def found(self) -> bool:
+        return False
 
     @property
     def notes(self) -> list[str]:
         return [warning.description for warning in self.warnings or ()]
+
+
+class FoundAgain(Submitted, kw_only=True):
+    """A job that existed already: it carries the marker of what was to be submitted once."""
+
+    @property
+    def found(self) -> bool:
+        return True
 
 
 class Update(msgspec.Struct, frozen=True, gc=False):
