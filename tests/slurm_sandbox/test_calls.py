@@ -313,7 +313,7 @@ async def test_a_ping_does_not_wait_behind_bulk(slurm: SlurmClient) -> None:
 
 async def test_a_full_list_is_read_with_bounded_memory(slurm: SlurmClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too much to be held is decoded as it arrives."""
-    monkeypatch.setattr(streams, "AT_ONCE", 256 * 1024)
+    monkeypatch.setattr(streams, "AT_ONCE", 0)
     await asyncio.gather(*(slurm.jobs.submit_external(JobDescription(tasks=1, partition="bridge", hold=True)) for _ in range(300)))
     tracemalloc.start()
     try:

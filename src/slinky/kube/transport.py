@@ -94,6 +94,7 @@ class Transport:
             if session:
                 await session.close()
         self._session = self._retired = None
+        await asyncio.sleep(0)  # sockets are closed in the loop's next round
 
     async def send(self, request: Request) -> bytes:
         """The body of a successful answer."""
@@ -112,6 +113,9 @@ class Transport:
         except (aiohttp.ClientError, OSError) as error:
             raise InterruptedReadError(request.method, request.path, _said(error)) from None
         finally:
+            # Without TLS's good-bye, for whose answer nobody would wait: a loop that ends now would leave the socket open.
+            if response.connection is not None and response.connection.transport is not None:
+                response.connection.transport.abort()
             response.close()
 
     async def _send_until(self, request: Request, deadline: float) -> bytes:
