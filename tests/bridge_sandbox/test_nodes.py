@@ -3,11 +3,13 @@
 import asyncio
 import itertools
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -444,6 +446,8 @@ async def test_a_labelled_node_takes_pods_through_the_bridge_as_it_is_run(place:
 
         await site.until("the pod ran and ended", over)
         assert (await kube.get(PODS, "p", "default")).spec.node_name == name
+        async with aiohttp.ClientSession() as session, session.get(f"{bridge.health()}/metrics") as answer:
+            assert re.search(r'^slinky_bridge_nodes\{state="registered"\} [1-9]', await answer.text(), re.MULTILINE)
         await kube.delete(PODS, "p", "default")
         await site.unlabel(name)
         await site.until_gone(name)

@@ -181,7 +181,10 @@ class Bridge:
                 lambda told: JobPoller(slurm, told, times),
             )
             if settings.nodes.register:
-                leadership.also(NodeController(nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events).run, "nodes")
+                controller = NodeController(
+                    nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry
+                )
+                leadership.also(controller.run, "nodes")
             ledger.freed = leadership.reconciler.binder.node_freed
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)

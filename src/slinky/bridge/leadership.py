@@ -61,7 +61,6 @@ class Leadership:
         self._strays: WorkQueue[int] = WorkQueue(group=lambda _: 0, expected=EXPECTED)
         self._key_of_stray: dict[int, WorkloadKey] = {}
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
-        self.adopted = False
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
         self.reconciler = Reconciler(
             executor,
@@ -108,7 +107,6 @@ class Leadership:
                 log.warning("Slurm's jobs cannot be read (%s); pods run on, again in %.1f s", error, wait)
                 await asyncio.sleep(wait)
         self._take_over(found)
-        self.adopted = True
 
     def _take_over(self, found: Sequence[Found]) -> None:
         by_key: dict[WorkloadKey, list[Found]] = {}

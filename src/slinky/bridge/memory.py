@@ -79,7 +79,7 @@ class Known(msgspec.Struct, gc=False):
         self.job_id, self.submission, self.verified, self.unsettled = submission.job_id, submission, epoch, None
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
         self.parked, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", 0.0, 0.0, 0.0, ""
-        self.parkings = 0
+        self.parkings, self.ending_since = 0, 0.0
 
     def is_for(self, uids: Iterable[str]) -> None:
         """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""

@@ -92,11 +92,12 @@ class NodeController:
         await self._kubernetes_is_known()
         unsubscribe = self._nodes.subscribe(self._node_changed, replay=False)
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._resync())
-                group.create_task(self._follow())
-                for _ in range(WORKERS):
-                    group.create_task(self._work())
+            with self._standings.exported():
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._resync())
+                    group.create_task(self._follow())
+                    for _ in range(WORKERS):
+                        group.create_task(self._work())
         finally:
             unsubscribe()
 

@@ -5,6 +5,7 @@ Comes in: what was done or found out about a node. Goes out: words, each refusal
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -26,8 +27,18 @@ class NodeStandings(Collector):
         self._nodes, self._events = nodes, events
         self._states: dict[str, str] = {}
         self._refused: dict[str, str] = {}
-        if metrics:
-            metrics.register(self)
+        self._metrics = metrics
+
+    @contextmanager
+    def exported(self) -> Iterator[None]:
+        """To Prometheus, while it lasts: the next leader's time has standings of its own."""
+        if self._metrics:
+            self._metrics.register(self)
+        try:
+            yield
+        finally:
+            if self._metrics:
+                self._metrics.unregister(self)
 
     def count(self, state: str) -> int:
         return sum(found == state for found in self._states.values())
