@@ -14,10 +14,10 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-import msgspec
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.executor import Executor
+from slinky.bridge.foreign import shrunk
 from slinky.bridge.groups import PodGroups
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.ledger import Ledger
@@ -44,10 +44,8 @@ from slinky.kube import (
     KubeError,
     KubeMetrics,
     LeaderElector,
-    Pod,
     Reflector,
 )
-from slinky.kube.objects import Meta, PodSpec, PodStatus
 from slinky.slurm import TLS, Credentials, JobCompletion, SlurmClient, TokenFile
 
 __all__ = ["Bridge", "site_of"]
@@ -68,24 +66,6 @@ def site_of(settings: Settings, cluster: str) -> Site:
         default_memory_mib=settings.default_memory_mib,
         gres=settings.gres,
     )
-
-
-def _shrunk(pod: Pod) -> Pod:
-    """Of other schedulers' pods only what they take of their node counts."""
-    meta = Meta(
-        name=pod.metadata.name,
-        namespace=pod.metadata.namespace,
-        uid=pod.metadata.uid,
-        resource_version=pod.metadata.resource_version,
-    )
-    spec = PodSpec(
-        node_name=pod.spec.node_name,
-        containers=pod.spec.containers,
-        init_containers=pod.spec.init_containers,
-        overhead=pod.spec.overhead,
-        resources=pod.spec.resources,
-    )
-    return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=PodStatus(phase=pod.status.phase))
 
 
 class Bridge:
@@ -143,7 +123,7 @@ class Bridge:
         """Caches, warm; and what makes a leader's time of them."""
         settings, name = self._settings, self._settings.scheduler_name
         own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
-        foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=_shrunk)
+        foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=shrunk)
         jobs, nodes = Reflector(kube, JOBS), Reflector(kube, NODES)
         reflectors: dict[str, Reflector[Any]] = {"pods": own, "other pods": foreign, "jobs": jobs, "nodes": nodes}
         groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
