@@ -128,7 +128,7 @@ class Bridge:
         reflectors: dict[str, Reflector[Any]] = {"pods": own, "other pods": foreign, "jobs": jobs, "nodes": nodes}
         groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
         membership = Membership(own.cache, jobs.cache, self._touched, groups.get)
-        ledger = Ledger([own.cache, foreign.cache], nodes.cache)
+        ledger = Ledger([own.cache], nodes.cache, foreign=[foreign.cache], mapped=settings.gres)
         for what, reflector in reflectors.items():
             self._kube_metrics.follow(what, reflector)
             health.ready(what, partial(_not_listed, reflector.cache))

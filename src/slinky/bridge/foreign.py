@@ -6,7 +6,8 @@ What must stay true: 100,000 of them stay small; nothing is lost that the ledger
 
 import msgspec
 
-from slinky.kube.objects import Affinity, Meta, Pod, PodAffinity, PodSpec, PodStatus
+from slinky.bridge.needs import counted_of, needs_of
+from slinky.kube.objects import Affinity, ContainerStatus, Meta, Pod, PodAffinity, PodSpec, PodStatus
 
 __all__ = ["shrunk"]
 
@@ -29,10 +30,29 @@ def shrunk(pod: Pod) -> Pod:
         resources=pod.spec.resources,
         volumes=pod.spec.volumes,
     )
-    return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=PodStatus(phase=pod.status.phase))
+    return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=_shrunk_status(pod))
 
 
 def _keeping_away(affinity: Affinity | None) -> Affinity | None:
     if affinity is None or affinity.pod_anti_affinity is None or not affinity.pod_anti_affinity.required:
         return None
     return Affinity(pod_anti_affinity=PodAffinity(required=affinity.pod_anti_affinity.required))
+
+
+def _shrunk_status(pod: Pod) -> PodStatus:
+    """Whether it is over; and what its containers were given, where a resize makes that count."""
+    if counted_of(pod) == needs_of(pod):
+        return PodStatus(phase=pod.status.phase)
+    status = pod.status
+    return PodStatus(
+        phase=status.phase,
+        conditions=tuple(found for found in status.conditions if found.type == "PodResizePending"),
+        container_statuses=tuple(map(_given, status.container_statuses)),
+        init_container_statuses=tuple(map(_given, status.init_container_statuses)),
+        resources=status.resources,
+        allocated_resources=status.allocated_resources,
+    )
+
+
+def _given(status: ContainerStatus) -> ContainerStatus:
+    return ContainerStatus(name=status.name, allocated_resources=status.allocated_resources, resources=status.resources)
