@@ -10,6 +10,8 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.binding import Binder
+from slinky.bridge.capacity import NodeRoom
+from slinky.bridge.directions import Directions
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.keys import FINALIZER, JOB_ID
 from slinky.bridge.ledger import Ledger
@@ -21,6 +23,7 @@ from slinky.bridge.slurm_nodes import FITS
 from slinky.bridge.submission import Submission, submission_of
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.translate import Site, translate
+from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, put_on
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import Workload
 from slinky.kube import Cache, Key, Meta, Node, Pod
@@ -62,6 +65,10 @@ class World:
         self.labels_go_along = True
         self.labels_written = 0  # by themselves
         self.takes_labels = True  # with a Binding
+        self.slurm_nodes = ["n"]
+        self.priorities: dict[int, int] = {}
+        self.unfit: dict[str, str] = {}  # nodes that Kubernetes refuses, and why
+        self.seen_unfit: dict[str, str] = {}  # those of them that are known when a job is submitted
         self.jobs = self.accounting = self
         self.site = SITE
         metrics, teller = BridgeMetrics(CollectorRegistry()), Silent()
@@ -76,8 +83,8 @@ class World:
             lambda _: None,
             Jobs(me, poller, "c1"),
             poller,
-            Submitter(me, teller, poller, teller, metrics),  # type: ignore[arg-type]
-            lambda wake: Binder(me, me, self.ledger, teller, metrics, wake),  # type: ignore[arg-type]
+            Submitter(me, teller, Directions(self, me, {}), poller, teller, metrics),  # type: ignore[arg-type]
+            lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake),  # type: ignore[arg-type]
             self.window,
             teller,  # type: ignore[arg-type]
             metrics,
@@ -112,11 +119,11 @@ class World:
     def describe(self, workload: Workload) -> JobDescription:
         return translate(workload, SITE)
 
-    async def submit(self, workload: Workload) -> Submission:
+    async def submit(self, workload: Workload, whereabouts: Whereabouts = EVERYWHERE) -> Submission:
         self.tries += 1
         await asyncio.sleep(0.01)
         self.check()
-        description = translate(workload, SITE)
+        description = put_on(translate(workload, SITE), whereabouts)
         job_id = len(self.held) + 1
         tasks = {"set": True, "infinite": False, "number": description.tasks}
         record = {
@@ -139,6 +146,17 @@ class World:
         sent = translate(workload, SITE)
         mine = [job_id for job_id, job in self.held.items() if job.admin_comment == sent.admin_comment and not job.is_finished]
         return submission_of(mine[0], sent) if mine else None
+
+    async def record(self, job_id: int) -> Job:
+        triplet = {"set": True, "infinite": False, "number": self.priorities.get(job_id, 0)}
+        await self.get(job_id)
+        return msgspec.convert({"job_id": job_id, "job_state": self.held[job_id].job_states, "priority": triplet}, Job)
+
+    async def update_waiting(self, job_id: int, change: JobDescription) -> None:
+        self.acts.append(f"update {job_id} {change.constraints or ''} {','.join(change.excluded_nodes or ())}".strip())
+
+    async def catch_up(self, job_id: int, priority: int) -> None:
+        self.acts.append(f"priority {job_id} {priority}")
 
     async def label(self, pod: Pod, job_id: int) -> None:
         self.labels_written += 1
@@ -173,7 +191,22 @@ class World:
         self.acts.append(f"end {job_id} {exit_code}")
         self.set_job(job_id, "CANCELLED")
 
+    # As Kubernetes' judgement on nodes
+
+    def refusal(self, _: Pod, node: str) -> str:
+        return self.unfit.get(node, "")
+
+    def refusals(self, _: Pod) -> dict[str, str]:
+        return self.seen_unfit
+
+    def assume(self, pod: Pod, node: str) -> None: ...
+
+    def withdraw(self, pod: Pod) -> None: ...
+
     # As Slurm
+
+    async def rooms(self) -> dict[str, NodeRoom]:
+        return {node: NodeRoom(partitions=frozenset({"bridge"}), cpus=64, memory=1 << 20, gres={}) for node in self.slurm_nodes}
 
     def check(self) -> None:
         if self.down:

@@ -4,9 +4,11 @@ Comes in: the job, its pods, what Slurm allocated, what Kubernetes counts on the
 count; who waits for a node is looked at again when something there goes away.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from slinky.bridge.directions import Judgement
 from slinky.bridge.executor import Executor
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.memory import Known
@@ -24,6 +26,8 @@ __all__ = ["Binder"]
 
 log = logging.getLogger(__name__)
 
+HELD_SECONDS = 30.0  # how long an allocation is kept for a node that is full of pods which are not about to go
+
 
 class Binder:
     """`wake(key)` is called for a workload whose node may have room now."""
@@ -33,6 +37,7 @@ class Binder:
         executor: Executor,
         slurm: SlurmClient,
         ledger: Ledger,
+        judgement: Judgement,
         teller: Teller,
         metrics: BridgeMetrics,
         wake: Callable[[WorkloadKey], None],
@@ -40,6 +45,7 @@ class Binder:
         self._executor = executor
         self._slurm = slurm
         self._ledger = ledger
+        self._judgement = judgement
         self._teller = teller
         self._metrics = metrics
         self._wake = wake
@@ -70,21 +76,50 @@ class Binder:
         held = {pod.uid: pod.rank for pod in own if pod.state == "bound" and pod.rank >= 0}
         return assign(known.slots, held, starting, wished)
 
-    async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> None:
+    async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> dict[str, str]:
+        """Nodes that Kubernetes will not take a pod on, and why; where there is one, nothing was bound."""
         assert known.submission
+        if refused := self._judged(placements, pods):
+            known.obstacle = "; ".join(refused.values())
+            return refused
         by_node: dict[str, list[Pod]] = {}
         for placement in placements:
             by_node.setdefault(placement.node, []).append(pods[placement.uid])
         for node, here in by_node.items():
             if obstacle := self._ledger.obstacle(node, here):
+                self._withdraw(placements, pods)
                 self._hold(key, node, obstacle, known, here)
-                return
-        known.obstacle = ""
+                return {node: obstacle} if self._held_for_long(node, here, known) else {}
+        known.obstacle, known.obstacle_since, known.requeues = "", 0.0, 0
         for placement in placements:
             self._ledger.assume(pods[placement.uid], placement.node)
         await all_of([self._bind_one(pods[placement.uid], placement, known) for placement in placements])
         self._metrics.bound(known, len(placements))
         self._teller.bound([(pods[placement.uid], placement.node) for placement in placements], known.submission)
+        return {}
+
+    def _judged(self, placements: Sequence[Placement], pods: Mapping[str, Pod]) -> dict[str, str]:
+        """Each as if those before it were there already."""
+        refused: dict[str, str] = {}
+        for placement in placements:
+            pod = pods[placement.uid]
+            if why := self._judgement.refusal(pod, placement.node):
+                refused[placement.node] = why
+            else:
+                self._judgement.assume(pod, placement.node)
+        if refused:
+            self._withdraw(placements, pods)
+        return refused
+
+    def _withdraw(self, placements: Sequence[Placement], pods: Mapping[str, Pod]) -> None:
+        for placement in placements:
+            self._judgement.withdraw(pods[placement.uid])
+
+    def _held_for_long(self, node: str, pods: Sequence[Pod], known: Known) -> bool:
+        """Somebody else's pods, who show no sign of going: not worth an allocation that others could use."""
+        now = asyncio.get_running_loop().time()
+        known.obstacle_since = known.obstacle_since or now
+        return now - known.obstacle_since >= HELD_SECONDS and not self._ledger.passes(node, pods)
 
     async def _bind_one(self, pod: Pod, placement: Placement, known: Known) -> None:
         assert known.submission
@@ -93,11 +128,13 @@ class Binder:
             bound = await self._executor.bind(pod, placement.node, annotations, known.job_id)
         except BaseException:
             self._ledger.withdraw(pod)
+            self._judgement.withdraw(pod)
             raise
         if bound:
             known.written.ranks[placement.uid] = placement.slot.rank
             known.unwritten.discard(placement.uid)
         else:
+            self._judgement.withdraw(pod)
             self._ledger.withdraw(pod)  # what became of it the watch will show
 
     def _hold(self, key: WorkloadKey, node: str, obstacle: str, known: Known, pods: Sequence[Pod]) -> None:

@@ -77,6 +77,7 @@ def _shrunk(pod: Pod) -> Pod:
         namespace=pod.metadata.namespace,
         uid=pod.metadata.uid,
         resource_version=pod.metadata.resource_version,
+        deletion_timestamp=pod.metadata.deletion_timestamp,
     )
     spec = PodSpec(
         node_name=pod.spec.node_name,

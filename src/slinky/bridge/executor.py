@@ -7,9 +7,10 @@ from slinky.bridge.keys import FINALIZER, JOB_ID
 from slinky.bridge.marker import marker_for
 from slinky.bridge.submission import Submission, submission_of
 from slinky.bridge.translate import Site, translate
+from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, put_on
 from slinky.bridge.workload import Workload
 from slinky.kube import PODS, Client, ConflictError, InvalidError, NotFoundError, PatchKind, Pod
-from slinky.slurm import AlreadyDoneError, JobCompletion, JobDescription, SlurmClient, SlurmError, UnsupportedError
+from slinky.slurm import AlreadyDoneError, Job, JobCompletion, JobDescription, SlurmClient, SlurmError, UnsupportedError
 from slinky.slurm import NotFoundError as NoSuchJobError
 
 __all__ = ["EXPECTED", "Executor", "NotLeadingError"]
@@ -48,10 +49,10 @@ class Executor:
     def describe(self, workload: Workload) -> JobDescription:
         return translate(workload, self.site)
 
-    async def submit(self, workload: Workload) -> Submission:
+    async def submit(self, workload: Workload, whereabouts: Whereabouts = EVERYWHERE) -> Submission:
         """Once: where an answer was lost, or this process is not the first, the job that carries the marker is found instead. One that is over already is followed by another."""
         for attempt in range(MOST_ATTEMPTS):
-            description = translate(workload, self.site, attempt)
+            description = put_on(translate(workload, self.site, attempt), whereabouts)
             marker = marker_for(self.site.cluster, str(workload.key), workload.uids, attempt)
             self._check()
             answer = await self._slurm.jobs.submit_external(description, marker=marker, marker_in="admin_comment", once=True)
@@ -69,6 +70,27 @@ class Executor:
                 if not await self._is_over(job_id):
                     return submission_of(job_id, translate(workload, self.site, attempt))
         return None
+
+    async def record(self, job_id: int) -> Job:
+        """Its record. Raises SlurmError."""
+        return await self._slurm.jobs.get(job_id)
+
+    async def update_waiting(self, job_id: int, change: JobDescription) -> None:
+        """Of a job that waits; one that has started or is gone meanwhile is left as it is."""
+        self._check()
+        try:
+            await self._slurm.jobs.update(job_id, change)
+        except (NoSuchJobError, AlreadyDoneError):
+            log.debug("job %d does not wait any more", job_id)
+
+    async def catch_up(self, job_id: int, priority: int) -> None:
+        """A job that comes in another's stead does not begin at the end of the queue: it gets that one's priority, as a nice value, so that it goes on growing with age."""
+        job = await self._slurm.jobs.get(job_id)
+        now = job.priority
+        if not job.is_pending or not isinstance(now, int) or not 0 < now < priority:
+            return
+        log.info("job %d goes on with the priority of the one before it: %d instead of %d", job_id, priority, now)
+        await self.update_waiting(job_id, JobDescription(nice=job.nice - (priority - now)))
 
     async def label(self, pod: Pod, job_id: int) -> None:
         """With the pod's UID in the patch, the API server refuses it (as invalid) for another pod of that name."""

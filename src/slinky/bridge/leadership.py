@@ -6,13 +6,15 @@ everything stops, and what was in memory is forgotten.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from slinky.bridge.adoption import Found, found_in, inheritance
 from slinky.bridge.binding import Binder
+from slinky.bridge.directions import Directions, Judgement
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.jobs import Jobs
+from slinky.bridge.keeping import Keeper
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
@@ -47,10 +49,13 @@ class Leadership:
         groups: Groups,
         ledger: Ledger,
         slurm_nodes: SlurmNodes,
+        judgement: Judgement,
         window: Window,
         teller: Teller,
         metrics: BridgeMetrics,
         poller: Callable[[Callable[[int], None]], JobPoller],
+        *,
+        feature_labels: Mapping[str, str] | None = None,
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -62,24 +67,31 @@ class Leadership:
         self._key_of_stray: dict[int, WorkloadKey] = {}
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
+        directions = Directions(judgement, slurm_nodes, feature_labels or {})
         self.reconciler = Reconciler(
             executor,
             membership,
             groups,
             Jobs(slurm, self.poller, executor.site.cluster),
             self.poller,
-            Submitter(executor, slurm_nodes, self.poller, teller, metrics),
-            lambda wake: Binder(executor, slurm, ledger, teller, metrics, wake),
+            Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics),
+            lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake),
             window,
             teller,
             metrics,
         )
+        self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
         teller.standings = self._standing
         slurm_nodes.on_room = self.reconciler.slurm_nodes_changed
 
     def also(self, service: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Something else that only a leader does, for ever."""
         self._others[name] = service
+
+    def nodes_changed(self) -> None:
+        """Kubernetes' nodes have other labels, taints or amounts, or are others."""
+        self._slurm_nodes.outdate()
+        self.keeper.nodes_changed()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -90,6 +102,7 @@ class Leadership:
             await self._adopt()
             tasks.create_task(self.poller.run(), name="jobs")
             tasks.create_task(self._teller.run(), name="status")
+            tasks.create_task(self.keeper.run(), name="whereabouts")
             tasks.create_task(self._strays.serve(self._end_stray, workers=4), name="jobs without pods")
             tasks.create_task(self.reconciler.submits.serve(self.reconciler.submit, workers=SUBMITTERS), name="submits")
             tasks.create_task(self.reconciler.queue.serve(self.reconciler.reconcile, workers=WORKERS), name="workloads")

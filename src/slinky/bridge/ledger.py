@@ -29,6 +29,7 @@ class Ledger:
         self._used: dict[str, Amounts] = {}
         self._on: dict[str, set[str]] = {}
         self._names: dict[str, Key] = {}
+        self._dying: set[str] = set()
         self._shapes: dict[tuple[tuple[str, Fraction], ...], Amounts] = {}
         for cache in pods:
             for pod in cache.list():
@@ -60,6 +61,20 @@ class Ledger:
                 return f"node {node} has {_written(max(room, NOTHING))} of {_written(amount)} {name} free{self._culprits(node, name)}"
         return ""
 
+    def passes(self, node: str, pods: Sequence[Pod]) -> bool:
+        """Whether what is in their way goes away by itself: pods that are being deleted."""
+        dying = _total(self._counted[uid][1] for uid in self._dying & self._on.get(node, set()))
+        known = self._nodes.by_key(Key("", node))
+        if known is None or not dying:
+            return False
+        coming = [pod for pod in pods if pod.metadata.uid not in self._counted]
+        wanted = _total([*(needs_of(pod).amounts for pod in coming), {"pods": Fraction(len(coming))}])
+        used = self._used.get(node, {})
+        return all(
+            amount <= quantity(known.status.allocatable.get(name, "0")) - used.get(name, NOTHING) + dying.get(name, NOTHING)
+            for name, amount in wanted.items()
+        )
+
     def _culprits(self, node: str, name: str) -> str:
         """Whom to look at: the pods that take most of it."""
         takers = sorted(((self._counted[uid][1].get(name, NOTHING), str(self._names[uid])) for uid in self._on.get(node, ())), reverse=True)
@@ -77,7 +92,10 @@ class Ledger:
         uid, node = pod.metadata.uid, pod.spec.node_name
         if pod.is_over:
             self._uncount(uid)
-        elif node and (uid not in self._counted or self._counted[uid][0] != node):
+            return
+        if pod.metadata.deletion_timestamp is not None:
+            self._dying.add(uid)
+        if node and (uid not in self._counted or self._counted[uid][0] != node):
             self._uncount(uid)
             self._count(pod, node)
 
@@ -103,6 +121,7 @@ class Ledger:
             return
         node, amounts = found
         del self._names[uid]
+        self._dying.discard(uid)
         self._on[node].discard(uid)
         used = self._used[node]
         for name, amount in amounts.items():

@@ -7,6 +7,7 @@ import msgspec
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import PodView
 from slinky.bridge.submission import Submission
+from slinky.bridge.whereabouts import Whereabouts
 from slinky.bridge.workload import Workload
 
 __all__ = ["Known", "Written"]
@@ -62,6 +63,7 @@ class Known(msgspec.Struct, gc=False):
     missing_since: float = 0.0
     incomplete_since: float = 0.0
     obstacle: str = ""
+    obstacle_since: float = 0.0
     submitting: bool = False
     unsettled: Workload | None = None  # what was sent to Slurm, and nobody knows whether it arrived
     submitted_at: float = 0.0
@@ -70,6 +72,12 @@ class Known(msgspec.Struct, gc=False):
     phase: str = ""
     pods: int = 0
     written: Written = msgspec.field(default_factory=Written)
+    where: Whereabouts | None = None  # what its job was told about where it may go
+    depends_on_pods: bool = False  # where it may go depends on the pods that are there
+    avoided: dict[str, float] = {}  # nodes that did not work out, until when
+    rejected: str = ""  # why the nodes that its job was given did not
+    requeues: int = 0  # for that reason, since it was last bound
+    priority: int = 0  # of the job that was given back, for the next one not to begin at the end of the queue
     unwritten: set[str] = (
         set()
     )  # pods of the job whose label is not on the server yet: it goes along with their Binding, or by itself if that takes long
@@ -79,7 +87,7 @@ class Known(msgspec.Struct, gc=False):
         self.job_id, self.submission, self.verified, self.unsettled = submission.job_id, submission, epoch, None
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
         self.parked, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", 0.0, 0.0, 0.0, ""
-        self.parkings, self.ending_since = 0, 0.0
+        self.parkings, self.ending_since, self.rejected = 0, 0.0, ""
 
     def is_for(self, uids: Iterable[str]) -> None:
         """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""
@@ -90,7 +98,8 @@ class Known(msgspec.Struct, gc=False):
         self.job_id, self.submission, self.slots = 0, None, []
         self.over = self.lost = False
         self.missing_since = self.incomplete_since = self.started_at = 0.0
-        self.obstacle = ""
+        self.obstacle = self.rejected = ""
+        self.obstacle_since = 0.0
         for uid in self.unwritten:
             self.written.labels.pop(uid, None)
         self.unwritten = set()

@@ -6,7 +6,7 @@ workers of their own, so that a pod whose job has started never waits behind a t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -90,6 +90,15 @@ class Reconciler:
 
     def _hurry(self, key: WorkloadKey) -> None:
         self.queue.add(key, priority=STARTED)
+
+    def waiting(self) -> Iterable[tuple[WorkloadKey, Known]]:
+        """Those whose job has not started, or that have none for want of a node."""
+        return ((key, known) for key, known in self.known.items() if (known.job_id and not known.started_at) or known.too_large)
+
+    def lookup(self, key: WorkloadKey) -> tuple[Workload, Known] | None:
+        known = self.known.get(key)
+        workload = self._workload(key, self._pods(key), known) if known is not None else None
+        return (workload, known) if workload is not None and known is not None else None
 
     # One workload
 
@@ -185,7 +194,10 @@ class Reconciler:
         if given_back:
             self._drop_job(known)
         if bindings:
-            await self.binder.bind(key, bindings, pods, known)
+            refused = await self.binder.bind(key, bindings, pods, known)
+            began = any(pod.state == "bound" for pod in now.pods)
+            if refused and not began and await self._submitter.reject(key, known, refused, list(pods.values())):
+                self._hurry(key)
 
     async def _end(self, job_id: int, exit_code: int | None, why: str, now: Snapshot, known: Known) -> None:
         known.ending_since = known.ending_since or asyncio.get_running_loop().time()
@@ -255,6 +267,7 @@ class Reconciler:
             parked=known.parked_until > now,
             gated=workload is None or any(pod.spec.scheduling_gates for pod in pods),
             broken=_is_broken(views, size, job, known, now),
+            rejected=known.rejected,
         )
 
     def _look_again(self, key: WorkloadKey, known: Known) -> None:

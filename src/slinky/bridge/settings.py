@@ -79,6 +79,12 @@ class NodeSettings(_Section, frozen=True):
             "Features of nodes whose annotation `scheduler.slinky.slurm.net/external-node-partitions` names none; the default partition's name where this is empty."
         ),
     ] = []
+    feature_labels: Annotated[
+        dict[str, str],
+        Help(
+            "Node label → prefix: nodes get the feature `PREFIX=VALUE`, and what pods ask of that label is told to Slurm as a constraint instead of a list of nodes to leave out."
+        ),
+    ] = {}
     reserved_cpus: Annotated[int, Help("CPUs of each node's allocatable that are kept from Slurm, for DaemonSets.")] = 0
     reserved_memory_mib: Annotated[int, Help("The same for memory, in MiB.")] = 0
     settle_seconds: Annotated[

@@ -1,0 +1,44 @@
+"""Where a workload may go: Kubernetes' judgement on each node, brought together with Slurm's nodes.
+
+Comes in: a job's description and the pods it is for. Goes out: its whereabouts as they are now. What must stay true: judged from memory, but for Slurm's nodes where they are not known; a node that did not work out is kept out for a while.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from slinky.bridge.slurm_nodes import SlurmNodes
+from slinky.bridge.whereabouts import Whereabouts, where
+from slinky.kube import Pod
+from slinky.slurm import JobDescription
+
+__all__ = ["Directions", "Judgement"]
+
+
+class Judgement(Protocol):
+    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
+
+    def refusal(self, pod: Pod, node: str) -> str: ...
+
+    def refusals(self, pod: Pod) -> Mapping[str, str]: ...
+
+    def assume(self, pod: Pod, node: str) -> None: ...
+
+    def withdraw(self, pod: Pod) -> None: ...
+
+
+class Directions:
+    def __init__(self, judgement: Judgement, slurm_nodes: SlurmNodes, labels: Mapping[str, str]) -> None:
+        self._judgement = judgement
+        self._slurm_nodes = slurm_nodes
+        self._labels = labels
+
+    async def of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, float], one_of: str = "") -> Whereabouts:
+        """Of a job that is described by `job`. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
+        now = asyncio.get_running_loop().time()
+        refusals = [self._judgement.refusals(pod) for pod in pods]
+        refusals.append({node: f"node {node} did not work out a while ago" for node, until in avoided.items() if until > now})
+        if not any(refusals) and not self._labels and not one_of:
+            return where(pods, (), {}, partition="")
+        rooms = await self._slurm_nodes.rooms()
+        return where(pods, refusals, rooms, partition=job.partition or "", said=job.constraints or "", mapped=self._labels, one_of=one_of)
