@@ -205,7 +205,7 @@ class World:
 
     # As Slurm
 
-    async def rooms(self) -> dict[str, NodeRoom]:
+    async def rooms_of(self, _: str) -> dict[str, NodeRoom]:
         return {node: NodeRoom(partitions=frozenset({"bridge"}), cpus=64, memory=1 << 20, gres={}) for node in self.slurm_nodes}
 
     def check(self) -> None:

@@ -131,7 +131,11 @@ def bridge(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     thread.start()
     stack = AsyncExitStack()
     folder = tmp_path_factory.mktemp("bridge")
-    settings: dict[str, Any] = {"managedNamespaceSelector": {"matchLabels": {"bridge": "on"}}, "status": {"seconds": 2, "rate": 50}}
+    settings: dict[str, Any] = {
+        "managedNamespaceSelector": {"matchLabels": {"bridge": "on"}},
+        "nodes": {"featureLabels": {"example.com/zone": "zone"}},
+        "status": {"seconds": 2, "rate": 50},
+    }
 
     async def begin() -> SandboxBridge:
         return await stack.enter_async_context(sandbox_bridge(sandbox, folder, **settings))

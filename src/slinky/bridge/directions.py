@@ -40,5 +40,6 @@ class Directions:
         refusals.append({node: f"node {node} did not work out a while ago" for node, until in avoided.items() if until > now})
         if not any(refusals) and not self._labels and not one_of:
             return where(pods, (), {}, partition="")
-        rooms = await self._slurm_nodes.rooms()
-        return where(pods, refusals, rooms, partition=job.partition or "", said=job.constraints or "", mapped=self._labels, one_of=one_of)
+        partition = job.partition or ""
+        rooms = await self._slurm_nodes.rooms_of(partition)
+        return where(pods, refusals, rooms, partition=partition, said=job.constraints or "", mapped=self._labels, one_of=one_of)

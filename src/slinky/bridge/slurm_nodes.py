@@ -59,9 +59,11 @@ class SlurmNodes:
             self._refused_at = asked
         return Shortfall(missing, self._read_at >= asked)
 
-    async def rooms(self) -> Mapping[str, NodeRoom]:
-        """All that are known, by name; read if they never were, or if what was read is known to be old. Raises SlurmError."""
-        if not self._rooms or self._outdated:
+    async def rooms_of(self, partition: str) -> Mapping[str, NodeRoom]:
+        """All nodes that are known, by name. They are read where none of that partition is known, or what was read is known to be old. Raises SlurmError."""
+        partitions = set(partition.split(",")) if partition else set()
+        known = not partitions or any(not partitions.isdisjoint(room.partitions) for room in self._rooms.values())
+        if not self._rooms or not known or self._outdated:
             await self._read(asyncio.get_running_loop().time())
         return self._rooms
 
