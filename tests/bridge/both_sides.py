@@ -2,7 +2,7 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -198,6 +198,9 @@ class World:
 
     def refusals(self, _: Pod) -> dict[str, str]:
         return self.seen_unfit
+
+    def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
+        return next(((pod, why) for pod, node in placements if (why := self.refusal(pod, node))), None)
 
     def assume(self, pod: Pod, node: str) -> None: ...
 

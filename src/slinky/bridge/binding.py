@@ -87,33 +87,24 @@ class Binder:
             by_node.setdefault(placement.node, []).append(pods[placement.uid])
         for node, here in by_node.items():
             if obstacle := self._ledger.obstacle(node, here):
-                self._withdraw(placements, pods)
                 self._hold(key, node, obstacle, known, here)
                 return {node: obstacle} if self._held_for_long(node, here, known) else {}
         known.obstacle, known.obstacle_since, known.requeues = "", 0.0, 0
         for placement in placements:
             self._ledger.assume(pods[placement.uid], placement.node)
+            self._judgement.assume(pods[placement.uid], placement.node)
         await all_of([self._bind_one(pods[placement.uid], placement, known) for placement in placements])
         self._metrics.bound(known, len(placements))
         self._teller.bound([(pods[placement.uid], placement.node) for placement in placements], known.submission)
         return {}
 
     def _judged(self, placements: Sequence[Placement], pods: Mapping[str, Pod]) -> dict[str, str]:
-        """Each as if those before it were there already."""
-        refused: dict[str, str] = {}
-        for placement in placements:
-            pod = pods[placement.uid]
-            if why := self._judgement.refusal(pod, placement.node):
-                refused[placement.node] = why
-            else:
-                self._judgement.assume(pod, placement.node)
-        if refused:
-            self._withdraw(placements, pods)
-        return refused
-
-    def _withdraw(self, placements: Sequence[Placement], pods: Mapping[str, Pod]) -> None:
-        for placement in placements:
-            self._judgement.withdraw(pods[placement.uid])
+        """All together: each may have to do with the others."""
+        found = self._judgement.first_refusal([(pods[placement.uid], placement.node) for placement in placements])
+        if found is None:
+            return {}
+        pod, why = found
+        return {placement.node: why for placement in placements if placement.uid == pod.metadata.uid}
 
     def _held_for_long(self, node: str, pods: Sequence[Pod], known: Known) -> bool:
         """Somebody else's pods, who show no sign of going: not worth an allocation that others could use."""

@@ -7,6 +7,7 @@ Lease; at the end the Lease is given back.
 import asyncio
 import logging
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable
@@ -17,8 +18,10 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.executor import Executor
 from slinky.bridge.groups import PodGroups
+from slinky.bridge.keeping import says_other
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
@@ -44,6 +47,7 @@ from slinky.kube import (
     KubeError,
     KubeMetrics,
     LeaderElector,
+    Node,
     Pod,
     Reflector,
 )
@@ -145,16 +149,23 @@ class Bridge:
         settings, name = self._settings, self._settings.scheduler_name
         own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
         foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=_shrunk)
-        jobs, nodes = Reflector(kube, JOBS), Reflector(kube, NODES)
-        reflectors: dict[str, Reflector[Any]] = {"pods": own, "other pods": foreign, "jobs": jobs, "nodes": nodes}
+        jobs, nodes, namespaces = Reflector(kube, JOBS), Reflector(kube, NODES), Reflector(kube, NAMESPACES)
+        reflectors: dict[str, Reflector[Any]] = {
+            "pods": own,
+            "other pods": foreign,
+            "jobs": jobs,
+            "nodes": nodes,
+            "namespaces": namespaces,
+        }
         groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
         membership = Membership(own.cache, jobs.cache, self._touched, groups.get)
         ledger = Ledger([own.cache, foreign.cache], nodes.cache)
+        surroundings = Surroundings([own.cache, foreign.cache], nodes.cache, namespaces.cache, release=await self._release(kube))
         for what, reflector in reflectors.items():
             self._kube_metrics.follow(what, reflector)
             health.ready(what, partial(_not_listed, reflector.cache))
         health.ready("groups", lambda: None if self._groups_known else groups.describe())
-        for reflector in (jobs, nodes, foreign):
+        for reflector in (jobs, nodes, namespaces, foreign):
             await _filled(stack, reflector)
         await stack.enter_async_context(groups.running())
         await groups.wait_synced()
@@ -168,6 +179,8 @@ class Bridge:
         executor = Executor(kube, slurm, site_of(settings, cluster), completion=completion, may_act=self._may_act)
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
 
+        nodes.cache.subscribe(lambda change: self._node_changed(change.old, change.new), replay=False)
+
         def lead() -> Leadership:
             leadership = Leadership(
                 executor,
@@ -176,17 +189,19 @@ class Bridge:
                 groups.get,
                 ledger,
                 SlurmNodes(slurm),
+                surroundings,
                 Window(settings.windows.namespace, settings.windows.total),
                 Teller(kube, slurm, events, settings.status, self._may_act),
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
+                feature_labels=settings.nodes.feature_labels,
             )
             if settings.nodes.register:
                 controller = NodeController(
                     nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry
                 )
                 leadership.also(controller.run, "nodes")
-            ledger.freed = leadership.reconciler.binder.node_freed
+            ledger.freed, ledger.taken = leadership.node_freed, leadership.node_taken
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)
             return leadership
@@ -217,6 +232,16 @@ class Bridge:
 
     def _may_act(self) -> bool:
         return self._elector.is_leader if self._elector else not self._settings.leader.elect
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if self._leadership and says_other(old, new):
+            self._leadership.nodes_changed()
+
+    @staticmethod
+    async def _release(kube: Client) -> tuple[int, int]:
+        """Of Kubernetes: some of its rules have changed over time."""
+        version = msgspec.json.decode(await kube.raw("GET", "/version"), type=dict[str, Any])
+        return int(version["major"]), int(re.match(r"\d+", version["minor"])[0])  # type: ignore[index]
 
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:

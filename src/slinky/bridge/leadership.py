@@ -88,6 +88,15 @@ class Leadership:
         """Something else that only a leader does, for ever."""
         self._others[name] = service
 
+    def node_freed(self, node: str) -> None:
+        """A pod is gone from it."""
+        self.reconciler.binder.node_freed(node)
+        self.keeper.pods_changed()
+
+    def node_taken(self, _: str) -> None:
+        """A pod came onto it."""
+        self.keeper.pods_changed()
+
     def nodes_changed(self) -> None:
         """Kubernetes' nodes have other labels, taints or amounts, or are others."""
         self._slurm_nodes.outdate()

@@ -20,11 +20,12 @@ Amounts = dict[str, Fraction]
 
 
 class Ledger:
-    """`pods` are the caches that together hold all pods. `freed(node)` is called when something on a node goes away."""
+    """`pods` are the caches that together hold all pods. `freed(node)` is called when something on a node goes away, `taken(node)` when something comes."""
 
     def __init__(self, pods: Iterable[Cache[Pod]], nodes: Cache[Node]) -> None:
         self._nodes = nodes
         self.freed: Callable[[str], None] = lambda _: None
+        self.taken: Callable[[str], None] = lambda _: None
         self._counted: dict[str, tuple[str, Amounts]] = {}  # pod's UID → its node, what it takes
         self._used: dict[str, Amounts] = {}
         self._on: dict[str, set[str]] = {}
@@ -108,6 +109,7 @@ class Ledger:
         used = self._used.setdefault(node, {})
         for name, amount in amounts.items():
             used[name] = used.get(name, NOTHING) + amount
+        self.taken(node)
 
     def _shared(self, amounts: Amounts) -> Amounts:
         """One for all pods of a shape: there are many pods and few shapes."""

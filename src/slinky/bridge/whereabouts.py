@@ -20,10 +20,12 @@ MOST_REASONS = 3
 
 
 class Whereabouts(msgspec.Struct, frozen=True):
-    """`nowhere` says why, where no node of its partitions is left."""
+    """`nowhere` says why, where no node of its partitions is left. `apart`: a node for each pod; `together`: one node for all."""
 
     constraint: str = ""
     excluded: tuple[str, ...] = ()
+    apart: bool = False
+    together: bool = False
     nowhere: str = ""
 
 
@@ -69,7 +71,12 @@ def put_on(job: JobDescription, whereabouts: Whereabouts) -> JobDescription:
         return job
     excluded = sorted(_names(job.excluded_nodes or ()) | set(whereabouts.excluded))
     return msgspec.structs.replace(
-        job, constraints=whereabouts.constraint or job.constraints, excluded_nodes=[compress(excluded)] if excluded else None
+        job,
+        constraints=whereabouts.constraint or job.constraints,
+        excluded_nodes=[compress(excluded)] if excluded else None,
+        tasks_per_node=1 if whereabouts.apart else job.tasks_per_node,
+        minimum_nodes=1 if whereabouts.together else job.minimum_nodes,
+        maximum_nodes=1 if whereabouts.together else job.maximum_nodes,
     )
 
 
