@@ -109,8 +109,8 @@ class World:
 
     # As the executor
 
-    def describe(self, workload: Workload) -> JobDescription:
-        return translate(workload, SITE)
+    async def site_for(self, _: Workload) -> Site:
+        return SITE
 
     async def submit(self, workload: Workload) -> Submission:
         self.tries += 1
@@ -169,7 +169,7 @@ class World:
             self.change(pod.metadata.name, finalizers=())
         return True
 
-    async def end_job(self, job_id: int, exit_code: int | None, _: str, *, running: bool) -> None:  # noqa: ARG002
+    async def end_job(self, job_id: int, exit_code: int | None, _: str, *, running: bool, components: object = None) -> None:  # noqa: ARG002
         self.acts.append(f"end {job_id} {exit_code}")
         self.set_job(job_id, "CANCELLED")
 
@@ -184,6 +184,9 @@ class World:
         if job_id not in self.held:
             raise NotFoundError(f"there is no job {job_id}")
         return self.held[job_id]
+
+    async def parts(self, job_id: int) -> list[Job]:
+        return [await self.get(job_id)]
 
     async def job(self, job_id: int) -> Any:
         raise NotFoundError(f"accounting has no job {job_id}")

@@ -12,11 +12,12 @@ from slinky.bridge.executor import Executor
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.poller import JobPoller
-from slinky.bridge.slurm_nodes import FRESH_SECONDS, SlurmNodes
+from slinky.bridge.slurm_nodes import FITS, FRESH_SECONDS, Shortfall, SlurmNodes
 from slinky.bridge.telling import Teller
+from slinky.bridge.translate import components, one_for_all
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Backoff, Pod
-from slinky.slurm import AuthenticationError, RefusedError, SlurmError
+from slinky.slurm import AuthenticationError, JobDescription, RefusedError, SlurmError
 
 __all__ = ["LABEL_SECONDS", "Submitter", "all_of"]
 
@@ -36,7 +37,8 @@ class Submitter:
 
     async def submit(self, workload: Workload, known: Known) -> bool:
         """Whether it has a job now; if not, it is parked."""
-        missing, sure = await self._slurm_nodes.shortfall(self._executor.describe(workload))
+        site = await self._executor.site_for(workload)
+        missing, sure = await self._shortfall(components(workload, site))
         if missing and not sure:
             known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
             return False
@@ -56,8 +58,19 @@ class Submitter:
         known.take(submission, self._poller.epoch)
         known.is_for(workload.uids)
         known.submitted_at = asyncio.get_running_loop().time()
+        if not submission.components and (why := one_for_all(workload, await self._executor.site_for(workload))):
+            self._teller.one_for_all(workload.pods[:1], why)
         self._metrics.submitted(workload.pods)
         return True
+
+    async def _shortfall(self, jobs: Sequence[JobDescription]) -> Shortfall:
+        """Of a hetjob each component must fit."""
+        found = FITS
+        for job in jobs:
+            found = await self._slurm_nodes.shortfall(job)
+            if found.missing:
+                break
+        return found
 
     async def settle(self, workload: Workload, known: Known) -> bool:
         """Whether a submit whose answer was lost made a job, which it has then, whatever became of its pods meanwhile."""
