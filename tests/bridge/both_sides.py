@@ -23,7 +23,7 @@ from slinky.bridge.slurm_nodes import FITS
 from slinky.bridge.submission import Submission, submission_of
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.translate import Site, translate
-from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, put_on
+from slinky.bridge.whereabouts import Whereabouts, put_on_all
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import Workload
 from slinky.kube import Cache, Key, Meta, Node, Pod
@@ -116,14 +116,14 @@ class World:
 
     # As the executor
 
-    def describe(self, workload: Workload) -> JobDescription:
-        return translate(workload, SITE)
+    async def site_for(self, _: Workload) -> Site:
+        return SITE
 
-    async def submit(self, workload: Workload, whereabouts: Whereabouts = EVERYWHERE) -> Submission:
+    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = ()) -> Submission:
         self.tries += 1
         await asyncio.sleep(0.01)
         self.check()
-        description = put_on(translate(workload, SITE), whereabouts)
+        description = put_on_all([translate(workload, SITE)], whereabouts)[0]
         job_id = len(self.held) + 1
         tasks = {"set": True, "infinite": False, "number": description.tasks}
         record = {
@@ -187,7 +187,7 @@ class World:
             self.change(pod.metadata.name, finalizers=())
         return True
 
-    async def end_job(self, job_id: int, exit_code: int | None, _: str, *, running: bool) -> None:  # noqa: ARG002
+    async def end_job(self, job_id: int, exit_code: int | None, _: str, *, running: bool, components: object = None) -> None:  # noqa: ARG002
         self.acts.append(f"end {job_id} {exit_code}")
         self.set_job(job_id, "CANCELLED")
 
@@ -220,6 +220,9 @@ class World:
         if job_id not in self.held:
             raise NotFoundError(f"there is no job {job_id}")
         return self.held[job_id]
+
+    async def parts(self, job_id: int) -> list[Job]:
+        return [await self.get(job_id)]
 
     async def job(self, job_id: int) -> Any:
         raise NotFoundError(f"accounting has no job {job_id}")

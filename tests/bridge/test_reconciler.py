@@ -237,7 +237,7 @@ def test_a_node_that_kubernetes_refuses_sends_the_workload_back_into_the_queue_w
         known = world.loop.known[WorkloadKey("Pod", "ns", "a-uid")]
         await world.until(lambda: known.where is not None and known.job_id == 2)
         assert known.where
-        assert known.where.excluded == ("n",)
+        assert known.where[0].excluded == ("n",)
         assert [act for act in world.acts if act.startswith(("submit", "end", "priority"))] == [
             "submit 1 x1",
             "end 1 None",

@@ -13,14 +13,14 @@ from slinky.bridge.executor import Executor
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
-from slinky.bridge.placement import Placement, PlacementError, assign, slots_of
+from slinky.bridge.placement import Placement, PlacementError, Slot, assign, hetjob_slots, slots_of
 from slinky.bridge.plan import JobView, PodView
-from slinky.bridge.submission import task_annotations
+from slinky.bridge.submission import Submission, task_annotations
 from slinky.bridge.submitting import all_of
 from slinky.bridge.telling import Teller
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
-from slinky.slurm import SlurmClient
+from slinky.slurm import Allocation, SlurmClient
 
 __all__ = ["Binder"]
 
@@ -56,9 +56,15 @@ class Binder:
             self._wake(key)
 
     async def placements(
-        self, key: WorkloadKey, pods: Sequence[PodView], job: JobView | None, known: Known, wished: Mapping[str, int]
+        self,
+        key: WorkloadKey,
+        pods: Sequence[PodView],
+        job: JobView | None,
+        known: Known,
+        wished: Mapping[str, int],
+        components: Mapping[str, int] | None = None,
     ) -> list[Placement]:
-        """Where each pod of the job goes, those that are there already included. None while the job does not run."""
+        """Where each pod of the job goes, those that are there already included. None while the job does not run. `components`: of a hetjob, that of each pod."""
         if job is None or job.state != "running" or known.submission is None:
             return []
         own = [pod for pod in pods if pod.job_id == job.job_id]
@@ -66,15 +72,15 @@ class Binder:
         if not starting:
             return []
         if not known.slots:
-            allocation = await self._slurm.jobs.allocation(job.job_id)
+            allocations = await asyncio.gather(*map(self._slurm.jobs.allocation, known.submission.job_ids))
             try:
-                known.slots = slots_of(known.submission.tasks, known.submission.task, allocation)
+                known.slots = _slots(known.submission, allocations)
             except PlacementError as error:
                 known.obstacle = str(error)
                 log.warning("%s: %s", key, error)
                 return []
         held = {pod.uid: pod.rank for pod in own if pod.state == "bound" and pod.rank >= 0}
-        return assign(known.slots, held, starting, wished)
+        return assign(known.slots, held, starting, wished, components)
 
     async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> dict[str, str]:
         """Nodes that Kubernetes will not take a pod on, and why; where there is one, nothing was bound."""
@@ -135,3 +141,9 @@ class Binder:
             self._teller.held(pods, obstacle)
         known.obstacle = obstacle
         self._waiting.setdefault(node, set()).add(key)
+
+
+def _slots(job: Submission, allocations: Sequence[Allocation]) -> list[Slot]:
+    if not job.components:
+        return slots_of(job.tasks, job.task, allocations[0])
+    return hetjob_slots([(part.ranks, part.task, given) for part, given in zip(job.components, allocations, strict=True)])

@@ -156,7 +156,14 @@ class Bridge:
         self._kube_metrics.follow("events", events)
         await stack.enter_async_context(events.running())
         completion = await self._completion(stack)
-        executor = Executor(kube, slurm, site_of(settings, cluster), completion=completion, may_act=self._may_act)
+        executor = Executor(
+            kube,
+            slurm,
+            site_of(settings, cluster),
+            completion=completion,
+            may_act=self._may_act,
+            hetjobs=settings.gangs.hetjobs == "auto",
+        )
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
 
         nodes.cache.subscribe(lambda change: self._node_changed(change.old, change.new), replay=False)

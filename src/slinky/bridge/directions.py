@@ -43,22 +43,23 @@ class Directions:
         self._slurm_nodes = slurm_nodes
         self._labels = labels
 
-    async def of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, float]) -> Whereabouts:
-        """Of a job that is described by `job`. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
-        rules = within_gang(pods)
+    async def of(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, float]) -> list[Whereabouts]:
+        """Of the jobs (several for a hetjob) that are described by `jobs` and are for those pods. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
+        rules = within_gang([pod for each in pods for pod in each])
         if rules.refusal:
-            return Whereabouts(nowhere=rules.refusal)
+            return [Whereabouts(nowhere=rules.refusal)]
         label = "" if rules.same_domain == HOSTNAME else rules.same_domain or ""
         if label and label not in self._labels:
-            return Whereabouts(nowhere=UNMAPPED.format(label=label))
-        found = await self._of(job, pods, avoided, label)
-        if found.nowhere or not (rules.one_per_node or rules.same_domain == HOSTNAME):
+            return [Whereabouts(nowhere=UNMAPPED.format(label=label))]
+        found = [await self._of(job, own, avoided, label) for job, own in zip(jobs, pods, strict=True)]
+        if not rules.one_per_node and rules.same_domain != HOSTNAME:
             return found
-        return msgspec.structs.replace(found, apart=rules.one_per_node, together=rules.same_domain == HOSTNAME)
+        together = rules.same_domain == HOSTNAME
+        return [where if where.nowhere else msgspec.structs.replace(where, apart=rules.one_per_node, together=together) for where in found]
 
     async def _of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, float], one_of: str) -> Whereabouts:
         now = asyncio.get_running_loop().time()
-        refusals = [self._judgement.refusals(pod) for pod in pods]
+        refusals = [*map(self._judgement.refusals, pods)]
         refusals.append({node: f"node {node} did not work out a while ago" for node, until in avoided.items() if until > now})
         if not any(refusals) and not self._labels and not one_of:
             return EVERYWHERE

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 from slinky.bridge.directions import Directions
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.memory import Known
-from slinky.bridge.whereabouts import change_between, put_on
+from slinky.bridge.translate import components, members
+from slinky.bridge.whereabouts import change_between, put_on, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Node, Pod, WorkQueue
-from slinky.slurm import RefusedError
+from slinky.slurm import JobDescription, RefusedError
 
 __all__ = ["Keeper", "depends_on_pods", "says_other"]
 
@@ -118,26 +119,32 @@ class Keeper:
         if (due := self._told_at.get(key, float("-inf")) + STILL_SECONDS) > now:
             self.queue.add_after(key, due - now)
             return
-        job = self._executor.describe(workload)
-        after = await self._directions.of(job, workload.pods, known.avoided)
-        if after.nowhere:
-            log.info("%s: %s; job %d is given back", key, after.nowhere, known.job_id)
+        site = await self._executor.site_for(workload)
+        jobs = components(workload, site)
+        after = await self._directions.of(jobs, members(workload, site), known.avoided)
+        if nowhere := next((found.nowhere for found in after if found.nowhere), ""):
+            log.info("%s: %s; job %d is given back", key, nowhere, known.job_id)
             priority = (await self._executor.record(known.job_id)).priority
             known.priority = priority if isinstance(priority, int) else 0
-            known.rejected = after.nowhere
+            known.rejected = nowhere
             self._look(key)
             return
-        before = put_on(job, known.where) if known.where is not None else await self._executor.record(known.job_id)
-        change = change_between(before, put_on(job, after))
-        known.where = after
-        if change is None:
-            return
+        before, known.where = known.where, after
+        told = False
+        for number, (job_id, wanted) in enumerate(zip(known.job_ids, put_on_all(jobs, after), strict=False)):
+            had = put_on(jobs[number], before[number]) if before is not None and len(before) == len(jobs) else await self._executor.record(job_id)
+            if change := change_between(had, wanted):
+                told = await self._tell(key, job_id, change, known)
+        if told:
+            self._told_at[key] = now
+
+    async def _tell(self, key: WorkloadKey, job_id: int, change: JobDescription, known: Known) -> bool:
         try:
-            await self._executor.update_waiting(known.job_id, change)
+            await self._executor.update_waiting(job_id, change)
         except RefusedError as error:
-            log.info("%s: job %d cannot be told where it may go now: %s", key, known.job_id, error)
+            log.info("%s: job %d cannot be told where it may go now: %s", key, job_id, error)
             known.where = None
         else:
-            log.info("%s: job %d may go elsewhere now (%s)", key, known.job_id, after.constraint or f"without {len(after.excluded)} nodes")
-        self._told_at[key] = now
+            log.info("%s: job %d may go elsewhere now (%s)", key, job_id, change.constraints or ",".join(change.excluded_nodes or ()) or "everywhere")
         await asyncio.sleep(1 / UPDATES_PER_SECOND)
+        return True

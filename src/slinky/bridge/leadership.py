@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from slinky.bridge.adoption import Found, found_in, inheritance
+from slinky.bridge.adoption import Found, found_in, inheritance, whole
 from slinky.bridge.binding import Binder
 from slinky.bridge.directions import Directions, Judgement
 from slinky.bridge.executor import EXPECTED, Executor
@@ -128,7 +128,7 @@ class Leadership:
                 wait = backoff.seconds(failures)
                 log.warning("Slurm's jobs cannot be read (%s); pods run on, again in %.1f s", error, wait)
                 await asyncio.sleep(wait)
-        self._take_over(found)
+        self._take_over(whole(found))
 
     def _take_over(self, found: Sequence[Found]) -> None:
         by_key: dict[WorkloadKey, list[Found]] = {}
@@ -143,9 +143,10 @@ class Leadership:
             if inherited.own and pods:
                 known = self.reconciler.known.setdefault(key, Known())
                 known.take(inherited.own.submission, self.poller.epoch)
-                self.reconciler.own_job(known.job_id, key)
+                for job_id in known.job_ids:
+                    self.reconciler.own_job(job_id, key)
                 self._window.keep(key)  # until it is seen to have started
-            for job_id in inherited.strays if pods else [job.submission.job_id for job in jobs if not job.is_over]:
+            for job_id in inherited.strays if pods else [job_id for job in jobs for job_id in job.to_end]:
                 strays += 1
                 self._key_of_stray[job_id] = key
                 self._strays.add_after(job_id, STRAY_SECONDS)

@@ -13,6 +13,7 @@ import msgspec
 from slinky.bridge.annotations import AnnotationError
 from slinky.bridge.binding import Binder
 from slinky.bridge.executor import EXPECTED, Executor
+from slinky.bridge.hetjobs import components_for
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
@@ -22,7 +23,7 @@ from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodV
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.submitting import LABEL_SECONDS, Submitter, all_of
 from slinky.bridge.telling import Teller
-from slinky.bridge.views import job_id_of, needs_job, pod_view
+from slinky.bridge.views import exit_codes, job_id_of, needs_job, pod_view
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, rank_of, workload_of
 from slinky.kube import Backoff, Pod, WorkQueue
@@ -116,7 +117,7 @@ class Reconciler:
             self._forget(key, known)
             return
         wished = workload.wished_ranks if workload else {}
-        placements = await self.binder.placements(key, views, job, known, wished)
+        placements = await self.binder.placements(key, views, job, known, wished, self._components(workload, job, known))
         await self._submitter.label_the_rest(pods, known)
         now = self._snapshot(pods, views, workload, job, known)
         actions = plan(msgspec.structs.replace(now, placements=placements))
@@ -128,6 +129,12 @@ class Reconciler:
         self._metrics.now(known, _phase(now, self._window.is_waiting(key)), len(pods))
         self._teller.look(key, now, pods)
         self._look_again(key, known)
+
+    def _components(self, workload: Workload | None, job: JobView | None, known: Known) -> Mapping[str, int]:
+        """Of a hetjob that runs, the one that each pod is for."""
+        if workload is None or job is None or job.state != "running" or known.submission is None:
+            return {}
+        return components_for(workload, self._executor.site, known.submission)
 
     async def submit(self, key: WorkloadKey) -> None:
         """Of the submit workers: the workload as it is now, if it is still to be submitted."""
@@ -202,10 +209,11 @@ class Reconciler:
     async def _end(self, job_id: int, exit_code: int | None, why: str, now: Snapshot, known: Known) -> None:
         known.ending_since = known.ending_since or asyncio.get_running_loop().time()
         running = now.job is not None and now.job.state == "running"
-        await self._executor.end_job(job_id, exit_code, why, running=running)
+        components = exit_codes(now.pods, known.submission) if known.submission else {}
+        await self._executor.end_job(job_id, exit_code, why, running=running, components=components)
         known.over, known.why = True, f"Slurm job {job_id} was ended: {why}"
         self._metrics.ended(known)
-        self._poller.forget([job_id])
+        self._poller.forget(known.job_ids)
         self._poller.look_soon()
 
     async def _release(self, pod: Pod, known: Known) -> None:
@@ -246,6 +254,12 @@ class Reconciler:
         view = await self._jobs.view(key, known)
         if view is None:
             return None
+        if known.submission and known.submission.components and view.state not in ("over", "lost"):
+            for job_id in known.job_ids:
+                self.own_job(job_id, key)
+        if known.rest:
+            await self._executor.end_rest(known.rest, view.why)
+            known.rest = ()
         if view.state in ("over", "lost") and view.job_id not in labels and pods:
             self._drop_job(known)  # nobody is left of those it was for: what waits now is for another job
             return None
@@ -284,8 +298,9 @@ class Reconciler:
             self.queue.add_after(key, max(min(due) - now, 0.0) + 0.05)
 
     def _drop_job(self, known: Known) -> None:
-        self._poller.forget([known.job_id])
-        self._workload_of_job.pop(known.job_id, None)
+        self._poller.forget(known.job_ids)
+        for job_id in known.job_ids:
+            self._workload_of_job.pop(job_id, None)
         known.drop_job()
 
     def _forget(self, key: WorkloadKey, known: Known) -> None:

@@ -4,7 +4,7 @@ Every option's help stands where the option is defined; the reference in the doc
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
@@ -13,6 +13,7 @@ from slinky.kube.objects import LabelSelector
 
 __all__ = [
     "AdmissionSettings",
+    "GangSettings",
     "Help",
     "LeaderSettings",
     "NodeSettings",
@@ -44,6 +45,17 @@ class Windows(_Section, frozen=True):
         int, Help("Pending jobs a namespace may have in Slurm; the rest waits in the bridge, and moves up as jobs start.")
     ] = 1000
     total: Annotated[int, Help("Pending jobs of all namespaces together.")] = 10000
+
+
+class GangSettings(_Section, frozen=True):
+    """Pods that start together."""
+
+    hetjobs: Annotated[
+        Literal["auto", "never"],
+        Help(
+            "A gang whose pods differ is a hetjob where Slurm has them for external jobs (26.05.3 and later), else one job with the largest needs for all; `never`: always the latter."
+        ),
+    ] = "auto"
 
 
 class SlurmSettings(_Section, frozen=True):
@@ -165,6 +177,7 @@ class Settings(_Section, frozen=True):
         default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
     )
     windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
+    gangs: Annotated[GangSettings, Help("Pods that start together.")] = GangSettings()
     slurm: Annotated[SlurmSettings, Help("How slurmrestd is reached.")] = SlurmSettings()
     nodes: Annotated[NodeSettings, Help("Nodes that Slurm gets to know.")] = NodeSettings()
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()

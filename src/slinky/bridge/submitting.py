@@ -14,12 +14,13 @@ from slinky.bridge.keeping import depends_on_pods
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.poller import JobPoller
-from slinky.bridge.slurm_nodes import FRESH_SECONDS, SlurmNodes
+from slinky.bridge.slurm_nodes import FITS, FRESH_SECONDS, Shortfall, SlurmNodes
 from slinky.bridge.telling import Teller
-from slinky.bridge.whereabouts import EVERYWHERE, put_on
+from slinky.bridge.translate import components, members, one_for_all
+from slinky.bridge.whereabouts import EVERYWHERE, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Backoff, Pod
-from slinky.slurm import AuthenticationError, NotFoundError, RefusedError, SlurmError
+from slinky.slurm import AuthenticationError, JobDescription, NotFoundError, RefusedError, SlurmError
 
 __all__ = ["LABEL_SECONDS", "Submitter", "all_of"]
 
@@ -51,13 +52,14 @@ class Submitter:
 
     async def submit(self, workload: Workload, known: Known) -> bool:
         """Whether it has a job now; if not, it is parked."""
-        job = self._executor.describe(workload)
-        whereabouts = await self._directions.of(job, workload.pods, known.avoided)
+        site = await self._executor.site_for(workload)
+        jobs = components(workload, site)
+        whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
         known.depends_on_pods = any(map(depends_on_pods, workload.pods))
-        if whereabouts.nowhere:
-            self.park(workload.key, known, workload.pods, whereabouts.nowhere, too_large=True)
+        if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
+            self.park(workload.key, known, workload.pods, nowhere, too_large=True)
             return False
-        missing, sure = await self._slurm_nodes.shortfall(put_on(job, whereabouts))
+        missing, sure = await self._shortfall(put_on_all(jobs, whereabouts))
         if missing and not sure:
             known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
             return False
@@ -67,7 +69,7 @@ class Submitter:
         try:
             submission = await self._executor.submit(workload, whereabouts)
         except SlurmError as error:
-            if whereabouts != EVERYWHERE and error.number in (INVALID_NODE_NAME, INVALID_FEATURE):
+            if any(found != EVERYWHERE for found in whereabouts) and error.number in (INVALID_NODE_NAME, INVALID_FEATURE):
                 self._slurm_nodes.outdate()  # a node that was to be left out is gone, or the last one with a feature
                 known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
                 return False
@@ -82,6 +84,8 @@ class Submitter:
         known.where = whereabouts
         known.is_for(workload.uids)
         known.submitted_at = asyncio.get_running_loop().time()
+        if not submission.components and (why := one_for_all(workload, await self._executor.site_for(workload))):
+            self._teller.one_for_all(workload.pods[:1], why)
         self._metrics.submitted(workload.pods)
         if known.priority:
             await self._catch_up(workload.key, known)
@@ -110,6 +114,15 @@ class Submitter:
         except SlurmError as error:
             log.warning("%s: job %d could not be given the priority of the one before it: %s", key, known.job_id, error)
         known.priority = 0
+
+    async def _shortfall(self, jobs: Sequence[JobDescription]) -> Shortfall:
+        """Of a hetjob each component must fit."""
+        found = FITS
+        for job in jobs:
+            found = await self._slurm_nodes.shortfall(job)
+            if found.missing:
+                break
+        return found
 
     async def settle(self, workload: Workload, known: Known) -> bool:
         """Whether a submit whose answer was lost made a job, which it has then, whatever became of its pods meanwhile."""

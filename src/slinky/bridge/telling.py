@@ -97,6 +97,9 @@ class Teller:
     def parked(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "Parked", why, warning=True)
 
+    def one_for_all(self, pods: Sequence[Pod], why: str) -> None:
+        self._event(pods, "LargestForAll", f"the pods differ and are one Slurm job with the largest needs for all: {why}", warning=True)
+
     def held(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "NodeNotFree", f"not bound yet: {why}", warning=True)
 

@@ -14,7 +14,7 @@ from slinky.bridge.label_features import ANYWHERE, Constraint, constraint_of, is
 from slinky.kube import Pod
 from slinky.slurm import Job, JobDescription, compress, expand
 
-__all__ = ["EVERYWHERE", "Whereabouts", "change_between", "put_on", "where"]
+__all__ = ["EVERYWHERE", "Whereabouts", "change_between", "put_on", "put_on_all", "where"]
 
 MOST_REASONS = 3
 
@@ -78,6 +78,15 @@ def put_on(job: JobDescription, whereabouts: Whereabouts) -> JobDescription:
         minimum_nodes=1 if whereabouts.together else job.minimum_nodes,
         maximum_nodes=1 if whereabouts.together else job.maximum_nodes,
     )
+
+
+def put_on_all(jobs: Sequence[JobDescription], whereabouts: Sequence[Whereabouts]) -> list[JobDescription]:
+    """Each of a hetjob's on its own. Where it has become one job since, that one is kept from all that any of them was."""
+    if len(jobs) == len(whereabouts):
+        return [put_on(job, where) for job, where in zip(jobs, whereabouts, strict=True)]
+    excluded = {name for where in whereabouts for name in where.excluded}
+    all_of_them = Whereabouts("", tuple(sorted(excluded)), apart=any(where.apart for where in whereabouts))
+    return [put_on(job, all_of_them) for job in jobs]
 
 
 def change_between(before: JobDescription | Job, after: JobDescription) -> JobDescription | None:
