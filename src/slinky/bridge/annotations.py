@@ -21,6 +21,13 @@ MOST_PRIORITY = 2**32 - 3  # the two above it mean "unset" and "infinite" to Slu
 MOST_NODES = 2**31 - 1
 
 
+class Signal(msgspec.Struct, frozen=True):
+    """To be sent to the containers this many seconds before the job ends. `name` without SIG: `USR1`."""
+
+    name: str
+    seconds: int = 60
+
+
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was said; None is what was not. `time_limit` in minutes, memory in MiB. `exclusive` as Slurm's `shared` puts it: "" is sharing, None is not said."""
 
@@ -40,6 +47,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     priority: int | None = None
     qos: str | None = None
     reservation: str | None = None
+    signal: Signal | None = None
     time_limit: int | None = None
     user_id: str | None = None
     wckey: str | None = None
@@ -143,6 +151,13 @@ def _gres(text: str) -> str:
     return text
 
 
+def _signal(text: str) -> Signal:
+    found = re.fullmatch(r"(?:SIG)?([A-Z][A-Z0-9]+)(?:@([1-9]\d{0,4}))?", text)
+    if not found:
+        raise ValueError("a signal, and the seconds before the end if not 60, such as USR1 or USR1@300")
+    return Signal(found[1], int(found[2] or 60))
+
+
 # Suffix → (field, reader). The field is what `JobSettings` calls it.
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "account": ("account", _name),
@@ -161,6 +176,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "priority": ("priority", _priority),
     "qos": ("qos", _name),
     "reservation": ("reservation", _names),
+    "signal": ("signal", _signal),
     "timelimit": ("time_limit", _minutes),
     "user-id": ("user_id", _name),
     "wckey": ("wckey", _name),

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from slinky.bridge.checkpoint import Checkpoints, signals_counter
 from slinky.bridge.executor import Executor
 from slinky.bridge.groups import PodGroups
 from slinky.bridge.leadership import Leadership
@@ -116,6 +117,7 @@ class Bridge:
         self._access = access
         self._credentials: Credentials = TokenFile(settings.slurm.token_file, settings.slurm.user)
         self._registry = CollectorRegistry()
+        self._signals = signals_counter(self._registry)
         self._kube_metrics = KubeMetrics(self._registry)
         self._metrics = BridgeMetrics(self._registry)
         self._lead = asyncio.Event()
@@ -205,6 +207,9 @@ class Bridge:
                     nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry
                 )
                 leadership.also(controller.run, "nodes")
+            leadership.also_checkpoints(
+                Checkpoints(kube, slurm, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
+            )
             ledger.freed = leadership.reconciler.binder.node_freed
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)
