@@ -85,3 +85,17 @@ def test_no_slot_is_given_twice(tasks: int, data: st.DataObject) -> None:
     placed = assign(slots, held, starting, wished)
     assert len({p.slot.rank for p in placed}) == len(placed) == min(tasks, len(held) + len(starting))
     assert all(placed[index].slot.rank == rank for index, rank in enumerate(held.values()))
+
+
+def test_a_pod_that_asks_for_two_types_gets_some_of_each() -> None:
+    gres = [
+        Gres(name="gpu", type="a", count=2, index="0-1"),
+        Gres(name="gpu", type="b", count=4, index="4-7"),
+        Gres(name="hca", count=2, index="0-1"),
+    ]
+    allocation = Allocation(1, [NodeAllocation(node="n", memory=400, gres=gres)])
+    task = PerTask(memory=100, gres={"gpu": 3, "hca": 1}, typed_gres={"gpu:a": 1, "gpu:b": 2, "hca": 1})
+    placed = place(["x", "y"], task, allocation)
+    assert [p.slot.devices for p in placed] == [{"gpu": (0, 4, 5), "hca": (0,)}, {"gpu": (1, 6, 7), "hca": (1,)}]
+    with pytest.raises(PlacementError, match="room for 2 of 3 pods"):
+        place(["x", "y", "z"], task, allocation)
