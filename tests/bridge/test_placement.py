@@ -127,3 +127,17 @@ def test_a_pod_of_a_hetjob_gets_a_slot_of_its_own_component_or_none(kinds: list[
     for kind in range(3):
         free = [slot for slot in slots if slot.component == kind and slot.rank not in held.values()]
         assert sum(placement.slot.component == kind for placement in placed) == min(len(free), list(own.values()).count(kind))
+
+
+def test_a_pod_that_asks_for_two_types_gets_some_of_each() -> None:
+    gres = [
+        Gres(name="gpu", type="a", count=2, index="0-1"),
+        Gres(name="gpu", type="b", count=4, index="4-7"),
+        Gres(name="hca", count=2, index="0-1"),
+    ]
+    allocation = Allocation(1, [NodeAllocation(node="n", memory=400, gres=gres)])
+    task = PerTask(memory=100, gres={"gpu": 3, "hca": 1}, typed_gres={"gpu:a": 1, "gpu:b": 2, "hca": 1})
+    placed = place(["x", "y"], task, allocation)
+    assert [p.slot.devices for p in placed] == [{"gpu": (0, 4, 5), "hca": (0,)}, {"gpu": (1, 6, 7), "hca": (1,)}]
+    with pytest.raises(PlacementError, match="room for 2 of 3 pods"):
+        place(["x", "y", "z"], task, allocation)

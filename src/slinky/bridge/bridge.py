@@ -19,6 +19,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.eligibility import Surroundings
+from slinky.bridge.checkpoint import Checkpoints, signals_counter
 from slinky.bridge.executor import Executor
 from slinky.bridge.foreign import shrunk
 from slinky.bridge.groups import PodGroups
@@ -81,6 +82,7 @@ class Bridge:
         self._access = access
         self._credentials: Credentials = TokenFile(settings.slurm.token_file, settings.slurm.user)
         self._registry = CollectorRegistry()
+        self._signals = signals_counter(self._registry)
         self._kube_metrics = KubeMetrics(self._registry)
         self._metrics = BridgeMetrics(self._registry)
         self._lead = asyncio.Event()
@@ -189,6 +191,9 @@ class Bridge:
                 )
                 leadership.also(controller.run, "nodes")
             ledger.freed, ledger.taken = leadership.node_freed, leadership.node_taken
+            leadership.also_checkpoints(
+                Checkpoints(kube, slurm, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
+            )
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)
             return leadership

@@ -15,6 +15,7 @@ __all__ = [
     "OWNED_ANNOTATIONS",
     "OWNED_LABELS",
     "SETTINGS",
+    "SIGNALLED",
     "SLURM_NODE",
     "SLURM_NODE_NAME",
     "TASK",
@@ -31,6 +32,7 @@ JOB_ID: Final = "scheduler.slinky.slurm.net/slurm-jobid"
 FINALIZER: Final = "scheduler.slinky.slurm.net/finalizer"
 SLURM_NODE: Final = "slinky.slurm.net/slurm-node"
 DEVICES: Final = "scheduler.slinky.slurm.net/devices"
+SIGNALLED: Final = "scheduler.slinky.slurm.net/signalled"  # for which end of its job its containers got their checkpoint signal
 TASK: Final = "task.slinky.slurm.net/"  # the task's environment, by the downward API
 CONDITION: Final = "slinky.slurm.net/Slurm"
 
@@ -43,4 +45,4 @@ TOPOLOGY: Final = "topology.slinky.slurm.net/spec"
 
 # Keys that nobody but the bridge may set on a pod.
 OWNED_LABELS: Final = frozenset({JOB_ID})
-OWNED_ANNOTATIONS: Final = frozenset({SLURM_NODE, DEVICES})
+OWNED_ANNOTATIONS: Final = frozenset({SLURM_NODE, DEVICES, SIGNALLED})

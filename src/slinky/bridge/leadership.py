@@ -12,6 +12,7 @@ from typing import Any
 from slinky.bridge.adoption import Found, found_in, inheritance, whole
 from slinky.bridge.binding import Binder
 from slinky.bridge.directions import Directions, Judgement
+from slinky.bridge.checkpoint import Checkpoints
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.keeping import Keeper
@@ -102,6 +103,13 @@ class Leadership:
         self._slurm_nodes.outdate()
         self.keeper.nodes_changed()
 
+    def also_checkpoints(self, checkpoints: Checkpoints) -> None:
+        """Signals before jobs end."""
+        checkpoints.pods = self._membership.pods
+        checkpoints.is_signalled = lambda job_id: (status := self.poller.states.get(job_id)) is not None and "SIGNALING" in status.states
+        self.reconciler.checkpoint = checkpoints.look
+        self.also(checkpoints.run, "checkpoint signals")
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -190,6 +198,7 @@ class Leadership:
             return Standing(
                 reason="Window",
                 message="waits for its turn to be queued in Slurm: enough pods of the namespace, or of all, wait there already",
+                lasting=True,
             )
         if any(pod.spec.scheduling_gates for pod in pods):
             return None

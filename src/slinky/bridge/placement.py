@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from slinky.bridge.task import PerTask
-from slinky.slurm import Allocation, NodeAllocation
+from slinky.slurm import Allocation, Gres, NodeAllocation
 
 __all__ = ["Placement", "PlacementError", "Slot", "assign", "hetjob_slots", "place", "slots_of"]
 
@@ -49,9 +49,12 @@ def slots_of(tasks: int, task: PerTask, allocation: Allocation) -> list[Slot]:
     found: list[Slot] = []
     for position, node in enumerate(allocation.nodes):
         count = _share(tasks - len(found), room[position:])
-        devices = {name: _indices(node, name) for name in task.gres}
+        devices = {kind: _indices(node, kind) for kind in task.kinds}
         for local in range(count):
-            own = {name: devices[name][local * each : (local + 1) * each] for name, each in task.gres.items()}
+            own: dict[str, tuple[int, ...]] = {}
+            for kind, each in task.kinds.items():
+                name = kind.partition(":")[0]
+                own[name] = own.get(name, ()) + devices[kind][local * each : (local + 1) * each]
             found.append(Slot(node=node.node, rank=len(found), local_rank=local, devices=own))
     return found
 
@@ -106,8 +109,8 @@ def place(uids: Sequence[str], task: PerTask, allocation: Allocation) -> list[Pl
 def _room(node: NodeAllocation, task: PerTask, most: int) -> int:
     """How many pods this node's share holds. Slurm counts memory by task exactly; CPUs it may round up to whole cores."""
     room = node.memory // task.memory if task.memory else most
-    for name, each in task.gres.items():
-        room = min(room, sum(gres.count for gres in node.gres if gres.name == name) // each)
+    for kind, each in task.kinds.items():
+        room = min(room, sum(gres.count for gres in node.gres if _is(gres, kind)) // each)
     return min(room, most)
 
 
@@ -117,11 +120,17 @@ def _share(remaining: int, room: Sequence[int]) -> int:
     return min(room[0], max(even, remaining - sum(room[1:])))
 
 
-def _indices(node: NodeAllocation, name: str) -> tuple[int, ...]:
+def _is(gres: Gres, kind: str) -> bool:
+    """`gpu` is any of them, `gpu:h100` those of that type (or of none that Slurm tells)."""
+    name, _, type_ = kind.partition(":")
+    return gres.name == name and (not type_ or not gres.type or gres.type == type_)
+
+
+def _indices(node: NodeAllocation, kind: str) -> tuple[int, ...]:
     """`0-1,4` → 0, 1, 4, over all entries of that GRES in their order. Empty where Slurm tells counts only."""
     found: list[int] = []
     for gres in node.gres:
-        if gres.name == name and gres.index:
+        if _is(gres, kind) and gres.index:
             for part in gres.index.split(","):
                 low, _, high = part.partition("-")
                 found.extend(range(int(low), int(high or low) + 1))

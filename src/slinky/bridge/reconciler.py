@@ -71,6 +71,7 @@ class Reconciler:
         self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.known: dict[WorkloadKey, Known] = {}
         self._workload_of_job: dict[int, WorkloadKey] = {}
+        self.checkpoint: Callable[[WorkloadKey, Workload | None, int], None] = lambda *_: None  # told of each look, with the job that runs
 
     # What happens elsewhere
 
@@ -128,6 +129,7 @@ class Reconciler:
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, _phase(now, self._window.is_waiting(key)), len(pods))
         self._teller.look(key, now, pods)
+        self.checkpoint(key, workload, job.job_id if job is not None and job.state == "running" else 0)
         self._look_again(key, known)
 
     def _components(self, workload: Workload | None, job: JobView | None, known: Known) -> Mapping[str, int]:
@@ -308,11 +310,13 @@ class Reconciler:
         self._metrics.forget(known)
         self.known.pop(key, None)
         self._teller.forget(key)
+        self.checkpoint(key, None, 0)
         self._add(self._window.leave(key))
 
     def _add(self, keys: Sequence[WorkloadKey]) -> None:
+        """Whose turn it is in the window: before those who would only be told to wait, be they 100,000 of one namespace."""
         for key in keys:
-            self.queue.add(key)
+            self._hurry(key)
 
 
 def _views(pods: Sequence[Pod], known: Known) -> list[PodView]:

@@ -3,6 +3,7 @@
 Every option's help stands where the option is defined; the reference in the docs is made from it. A key that is not known is refused by its name: a typing mistake must not become a default.
 """
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,6 +25,9 @@ __all__ = [
     "Windows",
     "load_settings",
 ]
+
+
+_GRES = re.compile(r"[A-Za-z][\w.-]*(:(?!\d+$)[\w.-]+)?")  # a type of digits only would be read as a number of them
 
 
 class SettingsError(Exception):
@@ -173,9 +177,18 @@ class Settings(_Section, frozen=True):
     task_environment: Annotated[bool, Help("Give containers SLURM_JOB_ID, SLURM_PROCID and the rest of a Slurm task's environment.")] = True
     default_cpus: Annotated[int, Help("CPUs of a pod that asks for none.")] = 1
     default_memory_mib: Annotated[int, Help("Memory, in MiB, of a pod that asks for none: to Slurm, none means all.")] = 256
-    gres: Annotated[dict[str, str], Help("Kubernetes resource → GRES, with a type where wanted (`gpu:h100`).")] = msgspec.field(
-        default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
-    )
+    gres: Annotated[
+        dict[str, str],
+        Help(
+            "Kubernetes resource → GRES, with a type where wanted: `nvidia.com/gpu: gpu:h100`, `nvidia.com/mig-1g.10gb: mig:1g.10gb`, `rdma/hca: hca`. Every GRES must be in GresTypes of slurm.conf. What is not named here, Slurm does not count; Kubernetes does."
+        ),
+    ] = msgspec.field(default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"})
+    checkpoint_signals: Annotated[
+        bool,
+        Help(
+            "Deliver the signal of annotation `signal` to containers before their job ends, by a command in the container: needs the right to pods/exec. Where it is off, such pods get an Event instead."
+        ),
+    ] = True
     windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
     gangs: Annotated[GangSettings, Help("Pods that start together.")] = GangSettings()
     slurm: Annotated[SlurmSettings, Help("How slurmrestd is reached.")] = SlurmSettings()
@@ -228,6 +241,13 @@ def _checked(settings: Settings, path: Path) -> Settings:
             raise SettingsError(f"{path}: {name} is {number}; it must be 1 or more, as none means all to Slurm")
     if settings.windows.namespace < 1 or settings.windows.total < 1:
         raise SettingsError(f"{path}: windows.namespace and windows.total must be 1 or more, or nothing would ever be submitted")
+    for resource, gres in settings.gres.items():
+        if resource in ("cpu", "memory"):
+            raise SettingsError(f"{path}: gres.{resource}: Slurm counts {resource} by itself; only other resources can stand for a GRES")
+        if not _GRES.fullmatch(gres):
+            raise SettingsError(
+                f"{path}: gres.{resource} is {gres!r}; it must be a GRES as Slurm names it, such as gpu, gpu:h100 or mig:1g.10gb"
+            )
     ours = settings.admission
     if bool(ours.certificate_file) != bool(ours.key_file):
         raise SettingsError(f"{path}: admission.certificateFile and admission.keyFile go together; give both, or none to have one made")
