@@ -18,12 +18,14 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.executor import Executor
+from slinky.bridge.grants import Grants
 from slinky.bridge.groups import PodGroups
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_controller import NodeController
+from slinky.bridge.policy import Policy
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
 from slinky.bridge.slurm_nodes import SlurmNodes
@@ -144,16 +146,23 @@ class Bridge:
         settings, name = self._settings, self._settings.scheduler_name
         own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
         foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=_shrunk)
-        jobs, nodes = Reflector(kube, JOBS), Reflector(kube, NODES)
-        reflectors: dict[str, Reflector[Any]] = {"pods": own, "other pods": foreign, "jobs": jobs, "nodes": nodes}
+        jobs, nodes, namespaces = Reflector(kube, JOBS), Reflector(kube, NODES), Reflector(kube, NAMESPACES)
+        reflectors: dict[str, Reflector[Any]] = {
+            "pods": own,
+            "other pods": foreign,
+            "jobs": jobs,
+            "nodes": nodes,
+            "namespaces": namespaces,
+        }
         groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
         membership = Membership(own.cache, jobs.cache, self._touched, groups.get)
+        grants = Grants(Policy(settings), namespaces.cache, self._namespace_changed)
         ledger = Ledger([own.cache, foreign.cache], nodes.cache)
         for what, reflector in reflectors.items():
             self._kube_metrics.follow(what, reflector)
             health.ready(what, partial(_not_listed, reflector.cache))
         health.ready("groups", lambda: None if self._groups_known else groups.describe())
-        for reflector in (jobs, nodes, foreign):
+        for reflector in (jobs, nodes, namespaces, foreign):
             await _filled(stack, reflector)
         await stack.enter_async_context(groups.running())
         await groups.wait_synced()
@@ -175,10 +184,11 @@ class Bridge:
                 groups.get,
                 ledger,
                 SlurmNodes(slurm),
-                Window(settings.windows.namespace, settings.windows.total),
+                Window(settings.windows.namespace, settings.windows.total, grants.window),
                 Teller(kube, slurm, events, settings.status, self._may_act),
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
+                grants.of,
             )
             if settings.nodes.register:
                 controller = NodeController(
@@ -220,6 +230,10 @@ class Bridge:
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:
             self._leadership.reconciler.queue.add(key)
+
+    def _namespace_changed(self, name: str) -> None:
+        if self._leadership:
+            self._leadership.reconciler.namespace_changed(name)
 
     def _slurm(self) -> SlurmClient:
         said = self._settings.slurm

@@ -17,6 +17,7 @@ from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Groups, Reconciler
 from slinky.bridge.slurm_nodes import SlurmNodes
@@ -51,6 +52,7 @@ class Leadership:
         teller: Teller,
         metrics: BridgeMetrics,
         poller: Callable[[Callable[[int], None]], JobPoller],
+        grants: Callable[[str], Grant | None],
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -68,7 +70,7 @@ class Leadership:
             groups,
             Jobs(slurm, self.poller, executor.site.cluster),
             self.poller,
-            Submitter(executor, slurm_nodes, self.poller, teller, metrics),
+            Submitter(executor, slurm_nodes, self.poller, teller, metrics, grants),
             lambda wake: Binder(executor, slurm, ledger, teller, metrics, wake),
             window,
             teller,

@@ -58,6 +58,14 @@ class SlurmNodes:
             self._refused_at = asked
         return Shortfall(missing, self._read_at >= asked)
 
+    async def unknown(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of them that are no nodes of Slurm's, by a list that is not old."""
+        asked = asyncio.get_running_loop().time()
+        wanted = frozenset(names)
+        if asked - self._read_at > LOOK_SECONDS or wanted - self._rooms.keys():
+            await self._read(asked)
+        return wanted - self._rooms.keys()
+
     async def run(self) -> None:
         """For ever: while somebody was told no, look whether nodes have come. While nobody was, nothing is asked: a thousand nodes are three megabytes."""
         loop = asyncio.get_running_loop()
