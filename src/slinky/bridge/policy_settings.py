@@ -9,7 +9,7 @@ from typing import Annotated
 from slinky.bridge.sections import Help, Section
 from slinky.kube.objects import LabelSelector
 
-__all__ = ["NAMED", "PolicyGrant", "PolicyRule", "PolicySettings", "PriorityClass", "mistakes"]
+__all__ = ["NAMED", "UNLIMITED", "PolicyGrant", "PolicyRule", "PolicySettings", "PriorityClass", "mistakes"]
 
 # What has a default, a list of what may be named, and a label: key → key of the list.
 NAMED = {
@@ -73,6 +73,12 @@ class PolicySettings(Section, frozen=True):
 
     default: Annotated[PolicyGrant, Help("What holds where no rule says otherwise.")] = PolicyGrant()
     rules: Annotated[tuple[PolicyRule, ...], Help("By namespace.")] = ()
+
+
+# Where nobody has decided anything, as before a configuration is written: all may be said.
+UNLIMITED = PolicySettings(
+    default=PolicyGrant(**dict.fromkeys(NAMED.values(), ("*",)), max_priority=2**32, min_nice=-(2**31))  # type: ignore[arg-type]
+)
 
 
 class PriorityClass(Section, frozen=True):
