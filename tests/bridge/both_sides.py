@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,8 +18,10 @@ from slinky.bridge.keys import FINALIZER, JOB_ID
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Reconciler
+from slinky.bridge.settings import Settings
 from slinky.bridge.slurm_nodes import FITS
 from slinky.bridge.submission import Submission, submission_of
 from slinky.bridge.submitting import Submitter
@@ -32,8 +35,9 @@ from slinky.kube.objects import NodeStatus, OwnerReference, PodStatus
 from slinky.slurm import Allocation, Job, JobDescription, JobStatus, NodeAllocation, NotFoundError, OutcomeUnknownError, UnavailableError
 from tests.kube.virtual_time import run_in_virtual_time
 
-__all__ = ["OWNER", "Silent", "World", "runs", "told"]
+__all__ = ["GRANTS", "OWNER", "Silent", "World", "runs", "told"]
 
+GRANTS = partial(Policy(Settings(partition="bridge")).grant, labels={})
 SITE = Site(cluster="c1", partition="bridge")
 OWNER = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="train-uid", controller=True)
 
@@ -71,6 +75,7 @@ class World:
         self.seen_unfit: dict[str, str] = {}  # those of them that are known when a job is submitted
         self.jobs = self.accounting = self
         self.site = SITE
+        self.granted: Grant | None = GRANTS("ns")
         metrics, teller = BridgeMetrics(CollectorRegistry()), Silent()
         self.ledger = Ledger([self.pods], self.nodes)
         self.membership = Membership(self.pods, self.kube_jobs, lambda key: self.loop.queue.add(key) if hasattr(self, "loop") else None)
@@ -83,7 +88,7 @@ class World:
             lambda _: None,
             Jobs(me, poller, "c1"),
             poller,
-            Submitter(me, teller, Directions(self, me, {}), poller, teller, metrics),  # type: ignore[arg-type]
+            Submitter(me, teller, Directions(self, me, {}), poller, teller, metrics, lambda _: self.granted),  # type: ignore[arg-type]
             lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake),  # type: ignore[arg-type]
             self.window,
             teller,  # type: ignore[arg-type]

@@ -3,8 +3,12 @@
 import asyncio
 from functools import partial
 
-from slinky.bridge.keys import GANG, JOB_ID
-from slinky.bridge.submitting import MOST_REQUEUES
+import msgspec
+
+from slinky.bridge.keys import GANG, JOB_ID, SETTINGS
+from slinky.bridge.policy import Policy
+from slinky.bridge.settings import Settings
+from slinky.bridge.submitting import MOST_REQUEUES, PARKED
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Job as KubeJob
 from slinky.kube import Key, Meta
@@ -280,6 +284,47 @@ def test_what_no_node_will_take_waits_in_the_bridge() -> None:
         assert not world.held
         world.seen_unfit = {}
         world.loop.slurm_nodes_changed()
+        await runs(world, 1, "a")
+
+    told(story)
+
+
+def test_what_the_policy_refuses_is_parked_until_something_else_is_said_or_the_namespace_has_other_labels() -> None:
+    account = {f"{SETTINGS}account": "rich"}
+
+    async def story(world: World) -> None:
+        world.make("a")
+        world.change("a", annotations=account)
+        key = WorkloadKey("Pod", "ns", "a-uid")
+        await world.until(lambda: key in world.loop.known and world.loop.known[key].parked)
+        why = f"annotation {SETTINGS}account is 'rich', and namespace ns may name no account: leave it out"
+        assert world.loop.known[key].parked == why
+        assert world.tries == 0
+        began = asyncio.get_running_loop().time()
+        world.change("a", annotations={})
+        await world.until(lambda: world.held)
+        world.change("a", annotations=account)  # to no effect, now that it has a job
+        await runs(world, 1, "a")
+        world.make("b")
+        world.change("b", annotations=account)
+        other = WorkloadKey("Pod", "ns", "b-uid")
+        await world.until(lambda: other in world.loop.known and world.loop.known[other].parked)
+        world.granted = Policy(msgspec.convert({"policy": {"default": {"accounts": ["rich"]}}}, Settings)).grant("ns", {})
+        world.loop.namespace_changed("ns")
+        await world.until(lambda: 2 in world.held)
+        assert asyncio.get_running_loop().time() - began < PARKED.first
+        assert world.acts == ["submit 1 x1", "bind a", "submit 2 x1"]
+
+    told(story)
+
+
+def test_a_namespace_that_is_not_known_yet_is_waited_for() -> None:
+    async def story(world: World) -> None:
+        granted, world.granted = world.granted, None
+        world.make("a")
+        await asyncio.sleep(5)
+        assert world.tries == 0
+        world.granted = granted
         await runs(world, 1, "a")
 
     told(story)

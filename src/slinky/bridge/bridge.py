@@ -22,6 +22,7 @@ from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.checkpoint import Checkpoints, signals_counter
 from slinky.bridge.executor import Executor
 from slinky.bridge.foreign import shrunk
+from slinky.bridge.grants import Grants
 from slinky.bridge.groups import PodGroups
 from slinky.bridge.keeping import says_other
 from slinky.bridge.leadership import Leadership
@@ -29,6 +30,7 @@ from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_controller import NodeController
+from slinky.bridge.policy import Policy
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
 from slinky.bridge.slurm_nodes import SlurmNodes
@@ -141,6 +143,7 @@ class Bridge:
         }
         groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
         membership = Membership(own.cache, jobs.cache, self._touched, groups.get)
+        grants = Grants(Policy(settings), namespaces.cache, self._namespace_changed)
         ledger = Ledger([own.cache], nodes.cache, foreign=[foreign.cache], mapped=settings.gres)
         surroundings = Surroundings([own.cache, foreign.cache], nodes.cache, namespaces.cache, release=await self._release(kube))
         for what, reflector in reflectors.items():
@@ -179,10 +182,11 @@ class Bridge:
                 ledger,
                 SlurmNodes(slurm),
                 surroundings,
-                Window(settings.windows.namespace, settings.windows.total),
+                Window(settings.windows.namespace, settings.windows.total, grants.window),
                 Teller(kube, slurm, events, settings.status, self._may_act),
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
+                grants.of,
                 feature_labels=settings.nodes.feature_labels,
             )
             if settings.nodes.register:
@@ -238,6 +242,10 @@ class Bridge:
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:
             self._leadership.reconciler.queue.add(key)
+
+    def _namespace_changed(self, name: str) -> None:
+        if self._leadership:
+            self._leadership.reconciler.namespace_changed(name)
 
     def _slurm(self) -> SlurmClient:
         said = self._settings.slurm

@@ -20,6 +20,7 @@ from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Groups, Reconciler
 from slinky.bridge.slurm_nodes import SlurmNodes
@@ -55,6 +56,7 @@ class Leadership:
         teller: Teller,
         metrics: BridgeMetrics,
         poller: Callable[[Callable[[int], None]], JobPoller],
+        grants: Callable[[str], Grant | None],
         *,
         feature_labels: Mapping[str, str] | None = None,
     ) -> None:
@@ -75,7 +77,7 @@ class Leadership:
             groups,
             Jobs(slurm, self.poller, executor.site.cluster),
             self.poller,
-            Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics),
+            Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics, grants),
             lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake),
             window,
             teller,

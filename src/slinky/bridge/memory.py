@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from slinky.bridge.annotations import JobSettings
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import PodView
 from slinky.bridge.submission import Submission
@@ -59,6 +60,7 @@ class Known(msgspec.Struct, gc=False):
     lost: bool = False
     parked_until: float = 0.0
     parked: str = ""  # why
+    parked_for: JobSettings | None = None  # what was said then, where something else is to be judged at once
     parkings: int = 0  # in a row
     too_large: bool = False  # parked because no node could hold it, not for what Slurm said
     missing_since: float = 0.0
@@ -92,7 +94,7 @@ class Known(msgspec.Struct, gc=False):
         """This is its job from now on."""
         self.job_id, self.submission, self.verified, self.unsettled = submission.job_id, submission, epoch, None
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
-        self.parked, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", 0.0, 0.0, 0.0, ""
+        self.parked, self.parked_for, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", None, 0.0, 0.0, 0.0, ""
         self.parkings, self.ending_since, self.rejected, self.rest = 0, 0.0, "", ()
 
     def is_for(self, uids: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from slinky.bridge.annotations import AnnotationError
+from slinky.bridge.annotations import UNREADABLE, AnnotationError
 from slinky.bridge.binding import Binder
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.hetjobs import components_for
@@ -86,6 +86,14 @@ class Reconciler:
                 known.parked_until = 0.0
                 self.queue.add(key)
 
+    def namespace_changed(self, name: str) -> None:
+        """Its labels may grant what was refused, and more at once."""
+        for key, known in self.known.items():
+            if key.namespace == name and known.parked and not known.too_large:
+                known.parked_until = 0.0
+                self.queue.add(key)
+        self._add(self._window.next())
+
     def own_job(self, job_id: int, key: WorkloadKey) -> None:
         self._workload_of_job[job_id] = key
         self._poller.follow(job_id)
@@ -98,8 +106,10 @@ class Reconciler:
         return ((key, known) for key, known in self.known.items() if (known.job_id and not known.started_at) or known.too_large)
 
     def lookup(self, key: WorkloadKey) -> tuple[Workload, Known] | None:
+        """As it would be submitted now."""
         known = self.known.get(key)
-        workload = self._workload(key, self._pods(key), known) if known is not None else None
+        said = self._workload(key, self._pods(key), known) if known is not None else None
+        workload = self._submitter.settled(said) if said is not None else None
         return (workload, known) if workload is not None and known is not None else None
 
     # One workload
@@ -242,10 +252,13 @@ class Reconciler:
     def _workload(self, key: WorkloadKey, pods: Sequence[Pod], known: Known) -> Workload | None:
         job = self._membership.job_of(pods[0]) if pods else None
         try:
-            return workload_of(key, pods, self._groups(key), job)
+            workload = workload_of(key, pods, self._groups(key), job)
         except AnnotationError as error:
-            self._submitter.park(key, known, pods, str(error))
+            self._submitter.park(key, known, pods, str(error), said=UNREADABLE)
             return None
+        if workload is not None and known.parked_for is not None and workload.settings != known.parked_for:
+            known.parked, known.parked_for, known.parked_until = "", None, 0.0  # it says something else now
+        return workload
 
     async def _job(self, key: WorkloadKey, pods: Sequence[PodView], known: Known) -> JobView | None:
         """The workload's job: the one this process submitted or adopted, else the one that its pods' labels name."""

@@ -4,12 +4,15 @@ Every option's help stands where the option is defined; the reference in the doc
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
 
+from slinky.bridge.policy_settings import PolicySettings, PriorityClass, mistakes
+from slinky.bridge.sections import Help, Section
 from slinky.kube.objects import LabelSelector
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "StatusSettings",
     "Windows",
     "load_settings",
+    "matches",
 ]
 
 
@@ -34,12 +38,8 @@ class SettingsError(Exception):
     """The configuration file cannot be used; the message names the file, the key and what would be right."""
 
 
-def Help(text: str) -> msgspec.Meta:  # noqa: N802
-    return msgspec.Meta(description=text)
-
-
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Keys in the file are camelCase, as in the original's."""
+class _Section(Section, msgspec.Struct, frozen=True):
+    """One of this file's; that lists may be defaults here is a Struct's doing."""
 
 
 class Windows(_Section, frozen=True):
@@ -191,6 +191,8 @@ class Settings(_Section, frozen=True):
     ] = True
     windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
     gangs: Annotated[GangSettings, Help("Pods that start together.")] = GangSettings()
+    policy: Annotated[PolicySettings, Help("What namespaces may say about their jobs.")] = PolicySettings()
+    priority_classes: Annotated[tuple[PriorityClass, ...], Help("What PriorityClasses mean to Slurm.")] = ()
     slurm: Annotated[SlurmSettings, Help("How slurmrestd is reached.")] = SlurmSettings()
     nodes: Annotated[NodeSettings, Help("Nodes that Slurm gets to know.")] = NodeSettings()
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
@@ -204,7 +206,7 @@ class Settings(_Section, frozen=True):
     def manages(self, namespace: str, labels: dict[str, str]) -> bool:
         """Does Slurm schedule the pods of this namespace?"""
         if self.managed_namespace_selector is not None:
-            return _matches(self.managed_namespace_selector, labels)
+            return matches(self.managed_namespace_selector, labels)
         return namespace in self.managed_namespaces
 
 
@@ -248,6 +250,8 @@ def _checked(settings: Settings, path: Path) -> Settings:
             raise SettingsError(
                 f"{path}: gres.{resource} is {gres!r}; it must be a GRES as Slurm names it, such as gpu, gpu:h100 or mig:1g.10gb"
             )
+    if wrong := next(mistakes(settings.policy, settings.priority_classes), None):
+        raise SettingsError(f"{path}: {wrong}")
     ours = settings.admission
     if bool(ours.certificate_file) != bool(ours.key_file):
         raise SettingsError(f"{path}: admission.certificateFile and admission.keyFile go together; give both, or none to have one made")
@@ -265,7 +269,8 @@ def _in_words(error: str) -> str:
     return f"{where}: {problem}" if where else problem
 
 
-def _matches(selector: LabelSelector, labels: dict[str, str]) -> bool:
+def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Does the selector mean an object with these labels?"""
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
     for wanted in selector.match_expressions:

@@ -71,6 +71,14 @@ class SlurmNodes:
         """Something tells that Slurm has other nodes now, or will have in a moment."""
         self._outdated = True
 
+    async def unknown(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of them that are no nodes of Slurm's, by a list that is not old."""
+        asked = asyncio.get_running_loop().time()
+        wanted = frozenset(names)
+        if asked - self._read_at > LOOK_SECONDS or wanted - self._rooms.keys():
+            await self._read(asked)
+        return wanted - self._rooms.keys()
+
     async def run(self) -> None:
         """For ever: while somebody was told no, look whether nodes have come. While nobody was, nothing is asked: a thousand nodes are three megabytes."""
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A workload into Slurm's queue: judged, and submitted; or parked, with the reason. And the label that ties its pods to the job.
+"""A workload into Slurm's queue: judged by the site's policy and by what nodes there are, and submitted; or parked, with the reason. And the label that ties its pods to the job.
 
 Comes in: a workload that is complete and has no job. Goes out: its job in Slurm, or a reason why not and when to try again. What must stay true: what Slurm refuses, or no node could hold, is told to its owner and tried again, never lost
 and never hammered.
@@ -6,13 +6,17 @@ and never hammered.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+import msgspec
+
+from slinky.bridge.annotations import JobSettings
 from slinky.bridge.directions import Directions
 from slinky.bridge.executor import Executor
 from slinky.bridge.keeping import depends_on_pods
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.policy import Grant, PolicyError
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.slurm_nodes import FITS, FRESH_SECONDS, Shortfall, SlurmNodes
 from slinky.bridge.telling import Teller
@@ -34,6 +38,8 @@ INVALID_NODE_NAME, INVALID_FEATURE = 2018, 2029
 
 
 class Submitter:
+    """`grants(namespace)` tells what a namespace may; None where that is not known yet."""
+
     def __init__(
         self,
         executor: Executor,
@@ -42,6 +48,7 @@ class Submitter:
         poller: JobPoller,
         teller: Teller,
         metrics: BridgeMetrics,
+        grants: Callable[[str], Grant | None],
     ) -> None:
         self._executor = executor
         self._directions = directions
@@ -49,22 +56,28 @@ class Submitter:
         self._poller = poller
         self._teller = teller
         self._metrics = metrics
+        self._grants = grants
 
     async def submit(self, workload: Workload, known: Known) -> bool:
         """Whether it has a job now; if not, it is parked."""
+        said = workload.settings
+        settled = self._settled(workload, known)
+        if settled is None:
+            return False
+        workload = await self._on_known_nodes(settled)
         site = await self._executor.site_for(workload)
         jobs = components(workload, site)
         whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
         known.depends_on_pods = any(map(depends_on_pods, workload.pods))
         if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
-            self.park(workload.key, known, workload.pods, nowhere, too_large=True)
+            self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)
             return False
         missing, sure = await self._shortfall(put_on_all(jobs, whereabouts))
         if missing and not sure:
             known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
             return False
         if missing:
-            self.park(workload.key, known, workload.pods, missing, too_large=True)
+            self.park(workload.key, known, workload.pods, missing, too_large=True, said=said)
             return False
         try:
             submission = await self._executor.submit(workload, whereabouts)
@@ -75,7 +88,7 @@ class Submitter:
                 return False
             # Not to be believed is nothing that is wrong with this job.
             if isinstance(error, RefusedError) and not isinstance(error, AuthenticationError):
-                self.park(workload.key, known, workload.pods, f"Slurm refuses the job: {error.description or error}")
+                self.park(workload.key, known, workload.pods, f"Slurm refuses the job: {error.description or error}", said=said)
                 return False
             if not error.outcome_known:
                 known.unsettled = workload
@@ -124,6 +137,37 @@ class Submitter:
                 break
         return found
 
+    def settled(self, workload: Workload) -> Workload | None:
+        """As the policy of its namespace has it; None where it has something against it (any more), or is not known yet."""
+        grant = self._grants(workload.namespace)
+        try:
+            return grant.settled(workload) if grant is not None else None
+        except PolicyError:
+            return None
+
+    def _settled(self, workload: Workload, known: Known) -> Workload | None:
+        """As the policy of its namespace has it; None where it is parked."""
+        grant = self._grants(workload.namespace)
+        if grant is None:
+            known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
+            return None
+        try:
+            return grant.settled(workload)
+        except PolicyError as error:
+            self.park(workload.key, known, workload.pods, str(error), said=workload.settings)
+            return None
+
+    async def _on_known_nodes(self, workload: Workload) -> Workload:
+        """Nodes to be left out that Slurm does not know are not named to it: it would refuse the job."""
+        if not workload.settings.exclude:
+            return workload
+        unknown = await self._slurm_nodes.unknown(workload.settings.exclude)
+        if not unknown:
+            return workload
+        self._teller.unknown_nodes(workload.pods, unknown)
+        rest = tuple(name for name in workload.settings.exclude if name not in unknown)
+        return msgspec.structs.replace(workload, settings=msgspec.structs.replace(workload.settings, exclude=rest))
+
     async def settle(self, workload: Workload, known: Known) -> bool:
         """Whether a submit whose answer was lost made a job, which it has then, whatever became of its pods meanwhile."""
         found = await self._executor.find(workload)
@@ -149,11 +193,14 @@ class Submitter:
         known.written.labels[pod.metadata.uid] = job_id
         known.unwritten.discard(pod.metadata.uid)
 
-    def park(self, key: WorkloadKey, known: Known, pods: Sequence[Pod], why: str, *, too_large: bool = False) -> None:
+    def park(
+        self, key: WorkloadKey, known: Known, pods: Sequence[Pod], why: str, *, too_large: bool = False, said: JobSettings | None = None
+    ) -> None:
+        """For a while, or until something else is `said`."""
         if why != known.parked:
             log.warning("%s is parked: %s", key, why)
             self._teller.parked(pods, why)
-        known.parked, known.too_large = why, too_large
+        known.parked, known.too_large, known.parked_for = why, too_large, said
         known.parkings += 1
         known.parked_until = asyncio.get_running_loop().time() + PARKED.seconds(known.parkings)
 
