@@ -29,6 +29,10 @@ from slinky.bridge.settings import Settings
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.telling import Teller
 from slinky.bridge.translate import Site
+from slinky.bridge.volumes.acts import StorageActs
+from slinky.bridge.volumes.binder import VolumeBinder
+from slinky.bridge.volumes.live import Volumes
+from slinky.bridge.volumes.watching import StorageWatch
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import (
@@ -71,7 +75,7 @@ def site_of(settings: Settings, cluster: str) -> Site:
 
 
 def _shrunk(pod: Pod) -> Pod:
-    """Of other schedulers' pods only what they take of their node counts."""
+    """Of other schedulers' pods only what they take of their node counts, and the claims they use."""
     meta = Meta(
         name=pod.metadata.name,
         namespace=pod.metadata.namespace,
@@ -84,6 +88,7 @@ def _shrunk(pod: Pod) -> Pod:
         init_containers=pod.spec.init_containers,
         overhead=pod.spec.overhead,
         resources=pod.spec.resources,
+        volumes=pod.spec.volumes,
     )
     return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=PodStatus(phase=pod.status.phase))
 
@@ -149,6 +154,8 @@ class Bridge:
         groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
         membership = Membership(own.cache, jobs.cache, self._touched, groups.get)
         ledger = Ledger([own.cache, foreign.cache], nodes.cache)
+        storage = StorageWatch(kube, self._kube_metrics.follow)
+        volumes = Volumes(storage.caches, (own.cache, foreign.cache), self._touched, storage.trouble)
         for what, reflector in reflectors.items():
             self._kube_metrics.follow(what, reflector)
             health.ready(what, partial(_not_listed, reflector.cache))
@@ -158,6 +165,7 @@ class Bridge:
         await stack.enter_async_context(groups.running())
         await groups.wait_synced()
         self._groups_known = True
+        await stack.enter_async_context(storage.running(volumes.needed, volumes.learned))
         await _filled(stack, own)  # last: what a pod is part of depends on the others
         cluster = settings.cluster or (await kube.get(NAMESPACES, "kube-system")).metadata.uid
         events = EventRecorder(kube, "slurm-bridge", socket.gethostname(), per_second=EVENTS_PER_SECOND)
@@ -179,6 +187,7 @@ class Bridge:
                 Teller(kube, slurm, events, settings.status, self._may_act),
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
+                VolumeBinder(volumes, nodes.cache, StorageActs(kube, self._may_act), settings.volumes.bind_seconds),
             )
             if settings.nodes.register:
                 controller = NodeController(

@@ -24,6 +24,7 @@ from slinky.bridge.standing import UNSCHEDULABLE, Standing
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.telling import Teller
 from slinky.bridge.views import needs_job, pod_view
+from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Backoff, Pod, WorkQueue
@@ -51,6 +52,7 @@ class Leadership:
         teller: Teller,
         metrics: BridgeMetrics,
         poller: Callable[[Callable[[int], None]], JobPoller],
+        volumes: VolumeBinder | None = None,
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -69,10 +71,11 @@ class Leadership:
             Jobs(slurm, self.poller, executor.site.cluster),
             self.poller,
             Submitter(executor, slurm_nodes, self.poller, teller, metrics),
-            lambda wake: Binder(executor, slurm, ledger, teller, metrics, wake),
+            lambda wake: Binder(executor, slurm, ledger, teller, metrics, wake, volumes),
             window,
             teller,
             metrics,
+            volumes.hold if volumes else lambda *_: "",
         )
         teller.standings = self._standing
         slurm_nodes.on_room = self.reconciler.slurm_nodes_changed
@@ -157,12 +160,16 @@ class Leadership:
     def _words(self, key: WorkloadKey, known: Known, pods: list[Pod]) -> Standing | int | None:
         if known.obstacle:
             return Standing(reason="NodeNotFree", message=f"Slurm job {known.job_id} has started; {known.obstacle}")
+        if known.waits and known.job_id:
+            return Standing(reason="BindingVolumes", message=f"Slurm job {known.job_id} has started; {known.waits}")
         if known.started_at and known.job_id:
             return Standing(reason="Running", message=f"Slurm job {known.job_id} runs", holds=True)
         if known.job_id:
             return known.job_id
         if known.parked:
             return Standing(reason="Parked", message=known.parked, scheduled=UNSCHEDULABLE if known.too_large else "Refused")
+        if known.waits:
+            return Standing(reason="WaitingForVolumes", message=known.waits, scheduled="WaitingForVolumes")
         if self._window.is_waiting(key):
             return Standing(
                 reason="Window",

@@ -100,6 +100,9 @@ class Teller:
     def held(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "NodeNotFree", f"not bound yet: {why}", warning=True)
 
+    def waits(self, pods: Sequence[Pod], why: str) -> None:
+        self._event(pods, "WaitingForVolumes", why, warning=True)
+
     def evicted(self, pod: Pod, why: str) -> None:
         self._event([pod], "Evicted", why, warning=True)
 
