@@ -14,16 +14,15 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-import msgspec
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.executor import Executor
+from slinky.bridge.foreign import shrunk
 from slinky.bridge.groups import PodGroups
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
-from slinky.bridge.needs import counted_of, needs_of
 from slinky.bridge.node_controller import NodeController
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
@@ -49,10 +48,8 @@ from slinky.kube import (
     KubeError,
     KubeMetrics,
     LeaderElector,
-    Pod,
     Reflector,
 )
-from slinky.kube.objects import ContainerStatus, Meta, PodSpec, PodStatus
 from slinky.slurm import TLS, Credentials, JobCompletion, SlurmClient, TokenFile
 
 __all__ = ["Bridge", "site_of"]
@@ -73,44 +70,6 @@ def site_of(settings: Settings, cluster: str) -> Site:
         default_memory_mib=settings.default_memory_mib,
         gres=settings.gres,
     )
-
-
-def _shrunk(pod: Pod) -> Pod:
-    """Of other schedulers' pods only what they take of their node counts, and the claims they use."""
-    meta = Meta(
-        name=pod.metadata.name,
-        namespace=pod.metadata.namespace,
-        uid=pod.metadata.uid,
-        resource_version=pod.metadata.resource_version,
-    )
-    spec = PodSpec(
-        node_name=pod.spec.node_name,
-        containers=pod.spec.containers,
-        init_containers=pod.spec.init_containers,
-        overhead=pod.spec.overhead,
-        resources=pod.spec.resources,
-        volumes=pod.spec.volumes,
-    )
-    return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=_shrunk_status(pod))
-
-
-def _shrunk_status(pod: Pod) -> PodStatus:
-    """Whether it is over; and what its containers were given, where a resize makes that count."""
-    if counted_of(pod) == needs_of(pod):
-        return PodStatus(phase=pod.status.phase)
-    status = pod.status
-    return PodStatus(
-        phase=status.phase,
-        conditions=tuple(found for found in status.conditions if found.type == "PodResizePending"),
-        container_statuses=tuple(map(_given, status.container_statuses)),
-        init_container_statuses=tuple(map(_given, status.init_container_statuses)),
-        resources=status.resources,
-        allocated_resources=status.allocated_resources,
-    )
-
-
-def _given(status: ContainerStatus) -> ContainerStatus:
-    return ContainerStatus(name=status.name, allocated_resources=status.allocated_resources, resources=status.resources)
 
 
 class Bridge:
@@ -168,7 +127,7 @@ class Bridge:
         """Caches, warm; and what makes a leader's time of them."""
         settings, name = self._settings, self._settings.scheduler_name
         own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
-        foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=_shrunk)
+        foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=shrunk)
         jobs, nodes = Reflector(kube, JOBS), Reflector(kube, NODES)
         reflectors: dict[str, Reflector[Any]] = {"pods": own, "other pods": foreign, "jobs": jobs, "nodes": nodes}
         groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)

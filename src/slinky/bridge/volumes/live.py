@@ -58,16 +58,17 @@ class Volumes:
 
     def refusal(self, pod: Pod, node: Node) -> str:
         """Empty where the pod's volumes can be had on that node."""
-        return self.refusals(pod, (node,)).get(node.metadata.name, "")
+        judge = self.judge(pod)
+        return judge(node) if judge else ""
 
-    def refusals(self, pod: Pod, nodes: Iterable[Node]) -> dict[str, str]:
-        """Of those nodes where they cannot be had, why."""
+    def judge(self, pod: Pod) -> Callable[[Node], str] | None:
+        """Who says of each node why the pod's volumes cannot be had there; nobody where it has no claims. A filter of `Surroundings`."""
         if not pod.spec.volumes:
-            return {}
+            return None
         if not self._known:
-            return {node.metadata.name: self._unknown() for node in nodes}
-        judgement = self.judgement(pod)
-        return {node.metadata.name: why for node in nodes if (why := judgement.refusal(node))}
+            why = self._unknown()
+            return lambda _: why
+        return self.judgement(pod).refusal
 
     def judgement(self, pod: Pod) -> Judgement:
         return Judgement(pod, self.stock)

@@ -4,10 +4,11 @@ Comes in: a claim, the volumes of its class, a node's labels. Goes out: the volu
 volumes that fit, the smallest is taken, and of equals always the same.
 """
 
-import re
 from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 
+from slinky.bridge.eligibility.selectors import Requirement, SelectorError, meets, requirement_of
 from slinky.bridge.quantities import quantity
 from slinky.kube import PersistentVolume, PersistentVolumeClaim
 from slinky.kube.objects import LabelSelector, SelectorRequirement
@@ -20,26 +21,21 @@ Labels = Mapping[str, str]
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_NAMES = {"failure-domain.beta.kubernetes.io/zone": ZONE, "failure-domain.beta.kubernetes.io/region": REGION}
 ZONE_LABELS = (*OLD_NAMES, ZONE, REGION)
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+ALL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
-def _meets(wanted: SelectorRequirement, labels: Labels) -> bool:
-    value = labels.get(wanted.key)
-    match wanted.operator:
-        case "In":
-            return value is not None and value in wanted.values
-        case "NotIn":
-            return value not in wanted.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            if value is None or len(wanted.values) != 1 or not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(wanted.values[0]):
-                return False
-            here, limit = int(value), int(wanted.values[0])
-            return here > limit if wanted.operator == "Gt" else here < limit
-    return False
+@lru_cache(4096)
+def _requirement(said: SelectorRequirement) -> Requirement | None:
+    """None where it cannot be read, and so never met."""
+    try:
+        return requirement_of(said, ALL_OPERATORS)
+    except SelectorError:
+        return None
+
+
+def _meets(said: SelectorRequirement, labels: Labels) -> bool:
+    wanted = _requirement(said)
+    return wanted is not None and meets(labels, wanted)
 
 
 def selected(selector: LabelSelector, labels: Labels) -> bool:
