@@ -18,12 +18,13 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.checkpoint import Checkpoints, signals_counter
+from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.executor import Executor
 from slinky.bridge.foreign import shrunk
 from slinky.bridge.grants import Grants
 from slinky.bridge.groups import PodGroups
+from slinky.bridge.judgement import KubernetesJudgement
 from slinky.bridge.keeping import says_other
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.ledger import Ledger
@@ -36,6 +37,10 @@ from slinky.bridge.settings import Settings
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.telling import Teller
 from slinky.bridge.translate import Site
+from slinky.bridge.volumes.acts import StorageActs
+from slinky.bridge.volumes.binder import VolumeBinder
+from slinky.bridge.volumes.live import Volumes
+from slinky.bridge.volumes.watching import StorageWatch
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import (
@@ -146,6 +151,10 @@ class Bridge:
         grants = Grants(Policy(settings), namespaces.cache, self._namespace_changed)
         ledger = Ledger([own.cache], nodes.cache, foreign=[foreign.cache], mapped=settings.gres)
         surroundings = Surroundings([own.cache, foreign.cache], nodes.cache, namespaces.cache, release=await self._release(kube))
+        storage = StorageWatch(kube, self._kube_metrics.follow)
+        volumes = Volumes(storage.caches, (own.cache, foreign.cache), self._touched, storage.trouble)
+        surroundings.filters.append(volumes.judge)
+        judgement = KubernetesJudgement(surroundings, ledger)
         for what, reflector in reflectors.items():
             self._kube_metrics.follow(what, reflector)
             health.ready(what, partial(_not_listed, reflector.cache))
@@ -155,6 +164,7 @@ class Bridge:
         await stack.enter_async_context(groups.running())
         await groups.wait_synced()
         self._groups_known = True
+        await stack.enter_async_context(storage.running(volumes.needed, volumes.learned))
         await _filled(stack, own)  # last: what a pod is part of depends on the others
         cluster = settings.cluster or (await kube.get(NAMESPACES, "kube-system")).metadata.uid
         events = EventRecorder(kube, "slurm-bridge", socket.gethostname(), per_second=EVENTS_PER_SECOND)
@@ -181,13 +191,14 @@ class Bridge:
                 groups.get,
                 ledger,
                 SlurmNodes(slurm),
-                surroundings,
+                judgement,
                 Window(settings.windows.namespace, settings.windows.total, grants.window),
                 Teller(kube, slurm, events, settings.status, self._may_act),
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
                 grants.of,
                 feature_labels=settings.nodes.feature_labels,
+                volumes=VolumeBinder(volumes, nodes.cache, StorageActs(kube, self._may_act), settings.volumes.bind_seconds),
             )
             if settings.nodes.register:
                 controller = NodeController(

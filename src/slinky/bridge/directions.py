@@ -18,9 +18,7 @@ from slinky.slurm import JobDescription
 
 __all__ = ["Directions", "Judgement"]
 
-UNMAPPED = (
-    "the pods of this gang are to be on nodes of one {label}, which Slurm can be told only where that label is a feature: map it with nodes.featureLabels"
-)
+UNMAPPED = "the pods of this gang are to be on nodes of one {label}, which Slurm can be told only where that label is a feature: map it with nodes.featureLabels"
 
 
 class Judgement(Protocol):

@@ -132,7 +132,11 @@ class Keeper:
         before, known.where = known.where, after
         told = False
         for number, (job_id, wanted) in enumerate(zip(known.job_ids, put_on_all(jobs, after), strict=False)):
-            had = put_on(jobs[number], before[number]) if before is not None and len(before) == len(jobs) else await self._executor.record(job_id)
+            had = (
+                put_on(jobs[number], before[number])
+                if before is not None and len(before) == len(jobs)
+                else await self._executor.record(job_id)
+            )
             if change := change_between(had, wanted):
                 told = await self._tell(key, job_id, change, known)
         if told:
@@ -145,6 +149,11 @@ class Keeper:
             log.info("%s: job %d cannot be told where it may go now: %s", key, job_id, error)
             known.where = None
         else:
-            log.info("%s: job %d may go elsewhere now (%s)", key, job_id, change.constraints or ",".join(change.excluded_nodes or ()) or "everywhere")
+            log.info(
+                "%s: job %d may go elsewhere now (%s)",
+                key,
+                job_id,
+                change.constraints or ",".join(change.excluded_nodes or ()) or "everywhere",
+            )
         await asyncio.sleep(1 / UPDATES_PER_SECOND)
         return True

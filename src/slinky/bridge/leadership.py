@@ -11,8 +11,8 @@ from typing import Any
 
 from slinky.bridge.adoption import Found, found_in, inheritance, whole
 from slinky.bridge.binding import Binder
-from slinky.bridge.directions import Directions, Judgement
 from slinky.bridge.checkpoint import Checkpoints
+from slinky.bridge.directions import Directions, Judgement
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.keeping import Keeper
@@ -28,6 +28,7 @@ from slinky.bridge.standing import UNSCHEDULABLE, Standing
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.telling import Teller
 from slinky.bridge.views import needs_job, pod_view
+from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Backoff, Pod, WorkQueue
@@ -59,6 +60,7 @@ class Leadership:
         grants: Callable[[str], Grant | None],
         *,
         feature_labels: Mapping[str, str] | None = None,
+        volumes: VolumeBinder | None = None,
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -78,10 +80,11 @@ class Leadership:
             Jobs(slurm, self.poller, executor.site.cluster),
             self.poller,
             Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics, grants),
-            lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake),
+            lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake, volumes),
             window,
             teller,
             metrics,
+            volumes.hold if volumes else lambda *_: "",
         )
         self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
         teller.standings = self._standing
@@ -190,12 +193,16 @@ class Leadership:
     def _words(self, key: WorkloadKey, known: Known, pods: list[Pod]) -> Standing | int | None:
         if known.obstacle:
             return Standing(reason="NodeNotFree", message=f"Slurm job {known.job_id} has started; {known.obstacle}")
+        if known.waits and known.job_id:
+            return Standing(reason="BindingVolumes", message=f"Slurm job {known.job_id} has started; {known.waits}")
         if known.started_at and known.job_id:
             return Standing(reason="Running", message=f"Slurm job {known.job_id} runs", holds=True)
         if known.job_id:
             return known.job_id
         if known.parked:
             return Standing(reason="Parked", message=known.parked, scheduled=UNSCHEDULABLE if known.too_large else "Refused")
+        if known.waits:
+            return Standing(reason="WaitingForVolumes", message=known.waits, scheduled="WaitingForVolumes")
         if self._window.is_waiting(key):
             return Standing(
                 reason="Window",

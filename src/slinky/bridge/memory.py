@@ -67,6 +67,10 @@ class Known(msgspec.Struct, gc=False):
     incomplete_since: float = 0.0
     obstacle: str = ""
     obstacle_since: float = 0.0
+    waits: str = ""  # for its volumes, before it is submitted or before it is bound
+    waits_since: float = 0.0
+    waits_until: float = 0.0
+    waits_told: bool = False
     submitting: bool = False
     unsettled: Workload | None = None  # what was sent to Slurm, and nobody knows whether it arrived
     submitted_at: float = 0.0
@@ -95,7 +99,7 @@ class Known(msgspec.Struct, gc=False):
         self.job_id, self.submission, self.verified, self.unsettled = submission.job_id, submission, epoch, None
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
         self.parked, self.parked_for, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", None, 0.0, 0.0, 0.0, ""
-        self.parkings, self.ending_since, self.rejected, self.rest = 0, 0.0, "", ()
+        self.parkings, self.ending_since, self.rejected, self.rest, self.waits = 0, 0.0, "", (), ""
 
     def is_for(self, uids: Iterable[str]) -> None:
         """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""
@@ -106,7 +110,7 @@ class Known(msgspec.Struct, gc=False):
         self.job_id, self.submission, self.slots = 0, None, []
         self.over = self.lost = False
         self.missing_since = self.incomplete_since = self.started_at = 0.0
-        self.obstacle, self.rejected, self.obstacle_since, self.rest = "", "", 0.0, ()
+        self.obstacle, self.rejected, self.obstacle_since, self.rest, self.waits = "", "", 0.0, (), ""
         for uid in self.unwritten:
             self.written.labels.pop(uid, None)
         self.unwritten = set()

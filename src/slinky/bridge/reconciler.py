@@ -24,6 +24,7 @@ from slinky.bridge.poller import JobPoller
 from slinky.bridge.submitting import LABEL_SECONDS, Submitter, all_of
 from slinky.bridge.telling import Teller
 from slinky.bridge.views import exit_codes, job_id_of, needs_job, pod_view
+from slinky.bridge.volumes.patience import is_to_be_told, next_look, wait_for, wait_no_more
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, rank_of, workload_of
 from slinky.kube import Backoff, Pod, WorkQueue
@@ -39,10 +40,11 @@ BACKOFF = Backoff(first=0.05, most=30.0)  # short, so that an outage of either s
 STARTED = 1  # priority of a workload whose job has changed, over those that are to be submitted
 
 Groups = Callable[[WorkloadKey], PodGroup | None]
+Hold = Callable[[WorkloadKey, Sequence[Pod]], str]
 
 
 class Reconciler:
-    """`queue` has the workloads to look at; `submits` those of them that are to be submitted."""
+    """`queue` has the workloads to look at; `submits` those of them that are to be submitted. `hold` says why pods that wait cannot run anywhere yet, and wakes their workload when that may have changed."""
 
     def __init__(
         self,
@@ -56,7 +58,9 @@ class Reconciler:
         window: Window,
         teller: Teller,
         metrics: BridgeMetrics,
+        hold: Hold = lambda *_: "",
     ) -> None:
+        self._hold = hold
         self._executor = executor
         self._membership = membership
         self._groups = groups
@@ -125,6 +129,7 @@ class Reconciler:
         workload = self._workload(key, pods, known)
         job = await self._job(key, views, known)
         if not pods and not known.unsettled and (job is None or job.state in ("over", "lost")):
+            await self.binder.give_back(key)
             self._forget(key, known)
             return
         wished = workload.wished_ranks if workload else {}
@@ -140,6 +145,8 @@ class Reconciler:
         self._metrics.now(known, _phase(now, self._window.is_waiting(key)), len(pods))
         self._teller.look(key, now, pods)
         self.checkpoint(key, workload, job.job_id if job is not None and job.state == "running" else 0)
+        if is_to_be_told(known, asyncio.get_running_loop().time()):
+            self._teller.waits([pod for pod in pods if not pod.spec.node_name], known.waits)
         self._look_again(key, known)
 
     def _components(self, workload: Workload | None, job: JobView | None, known: Known) -> Mapping[str, int]:
@@ -294,10 +301,21 @@ class Reconciler:
             job=job,
             submit_unknown=known.unsettled is not None,
             parked=known.parked_until > now,
-            gated=workload is None or any(pod.spec.scheduling_gates for pod in pods),
+            gated=workload is None or any(pod.spec.scheduling_gates for pod in pods) or self._is_held(workload.key, pods, job, known),
             broken=_is_broken(views, size, job, known, now),
             rejected=known.rejected,
         )
+
+    def _is_held(self, key: WorkloadKey, pods: Sequence[Pod], job: JobView | None, known: Known) -> bool:
+        """Before it has a job: whether what its pods need, wherever they run, is not there yet."""
+        if job is not None:
+            return False
+        waiting = [pod for pod in pods if not pod.spec.node_name and not pod.is_over and pod.metadata.deletion_timestamp is None]
+        if why := self._hold(key, waiting):
+            wait_for(known, why, asyncio.get_running_loop().time())
+        else:
+            wait_no_more(known)
+        return bool(why)
 
     def _look_again(self, key: WorkloadKey, known: Known) -> None:
         """When nothing but time can change what is to be done."""
@@ -308,6 +326,7 @@ class Reconciler:
             now + MISSING_SECONDS if known.missing_since and not known.lost else 0.0,
             now + OBSTACLE_SECONDS if known.obstacle else 0.0,
             known.submitted_at + LABEL_SECONDS if known.unwritten else 0.0,
+            next_look(known),
         ]
         if due := [moment for moment in moments if moment]:
             self.queue.add_after(key, max(min(due) - now, 0.0) + 0.05)

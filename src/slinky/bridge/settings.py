@@ -25,6 +25,7 @@ __all__ = [
     "SettingsError",
     "SlurmSettings",
     "StatusSettings",
+    "VolumeSettings",
     "Windows",
     "load_settings",
     "matches",
@@ -158,6 +159,17 @@ class StatusSettings(_Section, frozen=True):
     rate: Annotated[float, Help("Conditions written per second, all pods together.")] = 20.0
 
 
+class VolumeSettings(_Section, frozen=True):
+    """Pods with volume claims."""
+
+    bind_seconds: Annotated[
+        float,
+        Help(
+            "How long the volumes of a workload that Slurm has started may take to be bound or made; then what was begun is undone, and its node counts as refused. kube-scheduler's bindTimeoutSeconds."
+        ),
+    ] = 600.0
+
+
 class Settings(_Section, frozen=True):
     """All of it. The first six are the original's."""
 
@@ -198,6 +210,7 @@ class Settings(_Section, frozen=True):
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
     leader: Annotated[LeaderSettings, Help("Leader election.")] = LeaderSettings()
     status: Annotated[StatusSettings, Help("What is written on pods for people.")] = StatusSettings()
+    volumes: Annotated[VolumeSettings, Help("Pods with volume claims.")] = VolumeSettings()
     namespace: Annotated[
         str, Help("Namespace of the bridge itself, for its Lease, Secret and Service; the pod's own where it is empty, else `slinky`.")
     ] = ""
@@ -252,6 +265,10 @@ def _checked(settings: Settings, path: Path) -> Settings:
             )
     if wrong := next(mistakes(settings.policy, settings.priority_classes), None):
         raise SettingsError(f"{path}: {wrong}")
+    if settings.volumes.bind_seconds <= 0:
+        raise SettingsError(
+            f"{path}: volumes.bindSeconds is {settings.volumes.bind_seconds:g}; it must be more than 0, or no volume could ever be bound"
+        )
     ours = settings.admission
     if bool(ours.certificate_file) != bool(ours.key_file):
         raise SettingsError(f"{path}: admission.certificateFile and admission.keyFile go together; give both, or none to have one made")

@@ -123,6 +123,9 @@ class Teller:
     def requeued(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "Requeued", f"queued again in Slurm without the nodes that were refused: {why}", warning=True)
 
+    def waits(self, pods: Sequence[Pod], why: str) -> None:
+        self._event(pods, "WaitingForVolumes", why, warning=True)
+
     def evicted(self, pod: Pod, why: str) -> None:
         self._event([pod], "Evicted", why, warning=True)
 
