@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from slinky.sandbox.cache import digest
 from slinky.sandbox.down import down
@@ -26,6 +27,9 @@ CHECKOUT = Path(__file__).parent.parent
 ARTEFACTS = CHECKOUT / "artefacts"
 NODES = 48
 _numbers = itertools.count()
+
+settings.register_profile("without the clock", deadline=None)  # how long an example takes is the machine's matter
+settings.load_profile("without the clock")
 
 Starter = Callable[[str, Shape], Sandbox]
 Cli = Callable[..., subprocess.CompletedProcess[str]]

@@ -56,22 +56,3 @@ def _keeping_away(affinity: Affinity | None) -> Affinity | None:
     if affinity is None or affinity.pod_anti_affinity is None or not affinity.pod_anti_affinity.required:
         return None
     return Affinity(pod_anti_affinity=PodAffinity(required=affinity.pod_anti_affinity.required))
-
-
-def _shrunk_status(pod: Pod) -> PodStatus:
-    """Whether it is over; and what its containers were given, where a resize makes that count."""
-    if counted_of(pod) == needs_of(pod):
-        return PodStatus(phase=pod.status.phase)
-    status = pod.status
-    return PodStatus(
-        phase=status.phase,
-        conditions=tuple(found for found in status.conditions if found.type == "PodResizePending"),
-        container_statuses=tuple(map(_given, status.container_statuses)),
-        init_container_statuses=tuple(map(_given, status.init_container_statuses)),
-        resources=status.resources,
-        allocated_resources=status.allocated_resources,
-    )
-
-
-def _given(status: ContainerStatus) -> ContainerStatus:
-    return ContainerStatus(name=status.name, allocated_resources=status.allocated_resources, resources=status.resources)
