@@ -229,6 +229,10 @@ def _checked(settings: Settings, path: Path) -> Settings:
             raise SettingsError(
                 f"{path}: gres.{resource} is {gres!r}; it must be a GRES as Slurm names it, such as gpu, gpu:h100 or mig:1g.10gb"
             )
+        if gres.partition(":")[0] in ("shard", "mps"):
+            raise SettingsError(
+                f"{path}: gres.{resource} is {gres!r}: on nodes made at run time Slurm's own shard and mps cannot be used any more once slurmctld was restarted; give shared devices a GRES name of their own"
+            )
     ours = settings.admission
     if bool(ours.certificate_file) != bool(ours.key_file):
         raise SettingsError(f"{path}: admission.certificateFile and admission.keyFile go together; give both, or none to have one made")
