@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,10 @@ def memory_mib(bridge: SandboxBridge) -> float:
 
 
 async def crowd_out(sandbox: Sandbox, folder: Path, count: int, window: int, total: int, *, clean: bool = True) -> None:
-    settings = {"windows": {"namespace": window, "total": total}, "managedNamespaceSelector": {"matchLabels": {"bridge": "crowd"}}}
+    settings: dict[str, Any] = {
+        "windows": {"namespace": window, "total": total},
+        "managedNamespaceSelector": {"matchLabels": {"bridge": "crowd"}},
+    }
     names = sorted((await sandbox.link.run("head", "sinfo", "-h", "-N", "-p", "bridge", "-o", "%N")).split())
     async with (
         sandbox_bridge(sandbox, folder, name="crowd", **settings) as bridge,

@@ -14,6 +14,7 @@ __all__ = [
     "OLD_SETTINGS",
     "OWNED_ANNOTATIONS",
     "OWNED_LABELS",
+    "POLICY",
     "SETTINGS",
     "SIGNALLED",
     "SLURM_NODE",
@@ -26,6 +27,9 @@ __all__ = [
 SETTINGS: Final = "slurmjob.slinky.slurm.net/"
 OLD_SETTINGS: Final = "slinky.slurm.net/"  # the same before 1.0 of the original; has no effect, but is still found in examples
 GANG: Final = SETTINGS + "gang"  # on a Job: all its pods start together
+
+# What a site may write on namespaces, and its policy may heed.
+POLICY: Final = "policy.slinky.slurm.net/"
 
 # What the bridge writes on pods.
 JOB_ID: Final = "scheduler.slinky.slurm.net/slurm-jobid"

@@ -1,10 +1,11 @@
 """Which pod goes to which node, with which devices.
 
 Comes in: what each task of a job needs, the allocation that Slurm gave the job, node by node in Slurm's order, and the pods, some of which may run there already. Goes out: the job's slots, one a task,
-and one `Placement` a pod. Pure. What must stay true: no node gets more pods than its share of the allocation holds; every device is given to one pod at most; rank 0 is on the first node and neighbours in
-rank are neighbours in place; every node of the allocation is used where there are pods enough; a pod keeps its slot, and one that comes in another's stead takes the slot that is free.
+and one `Placement` a pod. A hetjob has an allocation for each component; its slots are one row all the same, in the order of the ranks that the components were submitted for. Pure. What must stay true: no node gets more pods than its share of the allocation holds; every device is given to one pod at most; rank 0 is on the first node and neighbours in
+rank are neighbours in place; every node of the allocation is used where there are pods enough; a pod keeps its slot, and one that comes in another's stead takes the slot that is free, of its own kind in a hetjob.
 """
 
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -12,16 +13,17 @@ import msgspec
 from slinky.bridge.task import PerTask
 from slinky.slurm import Allocation, Gres, NodeAllocation
 
-__all__ = ["Placement", "PlacementError", "Slot", "assign", "place", "slots_of"]
+__all__ = ["Placement", "PlacementError", "Slot", "assign", "hetjob_slots", "place", "slots_of"]
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """A task's place in the job: its number in the job, its number on its node, and Slurm's indices of its devices by GRES name."""
+    """A task's place in the job: its number in the job, its number on its node, and Slurm's indices of its devices by GRES name. `component` is the number of its component in a hetjob."""
 
     node: str
     rank: int
     local_rank: int
     devices: dict[str, tuple[int, ...]] = {}
+    component: int = 0
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,23 +59,45 @@ def slots_of(tasks: int, task: PerTask, allocation: Allocation) -> list[Slot]:
     return found
 
 
+def hetjob_slots(components: Sequence[tuple[Sequence[int], PerTask, Allocation]]) -> list[Slot]:
+    """The same for a hetjob: of each component the ranks that are its own, what a task of it needs, and its allocation. Where components share a node, local ranks go on from one to the next."""
+    found: list[Slot] = []
+    for number, (ranks, task, allocation) in enumerate(components):
+        own = slots_of(len(ranks), task, allocation)
+        found += [msgspec.structs.replace(slot, rank=rank, component=number) for rank, slot in zip(ranks, own, strict=True)]
+    found.sort(key=lambda slot: slot.rank)
+    on_node: Counter[str] = Counter()
+    for index, slot in enumerate(found):
+        found[index] = msgspec.structs.replace(slot, local_rank=on_node[slot.node])
+        on_node[slot.node] += 1
+    return found
+
+
 def assign(
-    slots: Sequence[Slot], held: Mapping[str, int], starting: Sequence[str], wished: Mapping[str, int] | None = None
+    slots: Sequence[Slot],
+    held: Mapping[str, int],
+    starting: Sequence[str],
+    wished: Mapping[str, int] | None = None,
+    components: Mapping[str, int] | None = None,
 ) -> list[Placement]:
     """Pods that start into the slots that are free: each into the one it wishes for (its index) where that is free, else in order. Those for whom there is none are left out.
 
-    `held` is the rank of each pod that has a slot already, by UID.
+    `held` is the rank of each pod that has a slot already, by UID; `components` is, for a hetjob, the one that each pod that starts is for.
     """
     free = {slot.rank: slot for slot in slots if slot.rank not in set(held.values())}
     placed = [Placement(uid=uid, slot=slots[rank]) for uid, rank in held.items() if 0 <= rank < len(slots)]
+    own = components or {}
     later: list[str] = []
     for uid in starting:
         wish = (wished or {}).get(uid)
-        if wish is not None and wish in free:
+        if wish is not None and wish in free and free[wish].component == own.get(uid, 0):
             placed.append(Placement(uid=uid, slot=free.pop(wish)))
         else:
             later.append(uid)
-    placed += [Placement(uid=uid, slot=slot) for uid, slot in zip(later, free.values(), strict=False)]
+    rest: dict[int, deque[Slot]] = {}
+    for slot in free.values():
+        rest.setdefault(slot.component, deque()).append(slot)
+    placed += [Placement(uid=uid, slot=left.popleft()) for uid in later if (left := rest.get(own.get(uid, 0)))]
     return placed
 
 

@@ -4,16 +4,20 @@ Every option's help stands where the option is defined; the reference in the doc
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
 
+from slinky.bridge.policy_settings import PolicySettings, PriorityClass, mistakes
+from slinky.bridge.sections import Help, Section
 from slinky.kube.objects import LabelSelector
 
 __all__ = [
     "AdmissionSettings",
+    "GangSettings",
     "Help",
     "LeaderSettings",
     "NodeSettings",
@@ -21,8 +25,10 @@ __all__ = [
     "SettingsError",
     "SlurmSettings",
     "StatusSettings",
+    "VolumeSettings",
     "Windows",
     "load_settings",
+    "matches",
 ]
 
 
@@ -33,12 +39,8 @@ class SettingsError(Exception):
     """The configuration file cannot be used; the message names the file, the key and what would be right."""
 
 
-def Help(text: str) -> msgspec.Meta:  # noqa: N802
-    return msgspec.Meta(description=text)
-
-
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Keys in the file are camelCase, as in the original's."""
+class _Section(Section, msgspec.Struct, frozen=True):
+    """One of this file's; that lists may be defaults here is a Struct's doing."""
 
 
 class Windows(_Section, frozen=True):
@@ -48,6 +50,17 @@ class Windows(_Section, frozen=True):
         int, Help("Pending jobs a namespace may have in Slurm; the rest waits in the bridge, and moves up as jobs start.")
     ] = 1000
     total: Annotated[int, Help("Pending jobs of all namespaces together.")] = 10000
+
+
+class GangSettings(_Section, frozen=True):
+    """Pods that start together."""
+
+    hetjobs: Annotated[
+        Literal["auto", "never"],
+        Help(
+            "A gang whose pods differ is a hetjob where Slurm has them for external jobs (26.05.3 and later), else one job with the largest needs for all; `never`: always the latter."
+        ),
+    ] = "auto"
 
 
 class SlurmSettings(_Section, frozen=True):
@@ -83,6 +96,12 @@ class NodeSettings(_Section, frozen=True):
             "Features of nodes whose annotation `scheduler.slinky.slurm.net/external-node-partitions` names none; the default partition's name where this is empty."
         ),
     ] = []
+    feature_labels: Annotated[
+        dict[str, str],
+        Help(
+            "Node label → prefix: nodes get the feature `PREFIX=VALUE`, and what pods ask of that label is told to Slurm as a constraint instead of a list of nodes to leave out."
+        ),
+    ] = {}
     reserved_cpus: Annotated[int, Help("CPUs of each node's allocatable that are kept from Slurm, for DaemonSets.")] = 0
     reserved_memory_mib: Annotated[int, Help("The same for memory, in MiB.")] = 0
     settle_seconds: Annotated[
@@ -140,6 +159,17 @@ class StatusSettings(_Section, frozen=True):
     rate: Annotated[float, Help("Conditions written per second, all pods together.")] = 20.0
 
 
+class VolumeSettings(_Section, frozen=True):
+    """Pods with volume claims."""
+
+    bind_seconds: Annotated[
+        float,
+        Help(
+            "How long the volumes of a workload that Slurm has started may take to be bound or made; then what was begun is undone, and its node counts as refused. kube-scheduler's bindTimeoutSeconds."
+        ),
+    ] = 600.0
+
+
 class Settings(_Section, frozen=True):
     """All of it. The first six are the original's."""
 
@@ -172,11 +202,15 @@ class Settings(_Section, frozen=True):
         ),
     ] = True
     windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
+    gangs: Annotated[GangSettings, Help("Pods that start together.")] = GangSettings()
+    policy: Annotated[PolicySettings, Help("What namespaces may say about their jobs.")] = PolicySettings()
+    priority_classes: Annotated[tuple[PriorityClass, ...], Help("What PriorityClasses mean to Slurm.")] = ()
     slurm: Annotated[SlurmSettings, Help("How slurmrestd is reached.")] = SlurmSettings()
     nodes: Annotated[NodeSettings, Help("Nodes that Slurm gets to know.")] = NodeSettings()
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
     leader: Annotated[LeaderSettings, Help("Leader election.")] = LeaderSettings()
     status: Annotated[StatusSettings, Help("What is written on pods for people.")] = StatusSettings()
+    volumes: Annotated[VolumeSettings, Help("Pods with volume claims.")] = VolumeSettings()
     namespace: Annotated[
         str, Help("Namespace of the bridge itself, for its Lease, Secret and Service; the pod's own where it is empty, else `slinky`.")
     ] = ""
@@ -185,7 +219,7 @@ class Settings(_Section, frozen=True):
     def manages(self, namespace: str, labels: dict[str, str]) -> bool:
         """Does Slurm schedule the pods of this namespace?"""
         if self.managed_namespace_selector is not None:
-            return _matches(self.managed_namespace_selector, labels)
+            return matches(self.managed_namespace_selector, labels)
         return namespace in self.managed_namespaces
 
 
@@ -233,6 +267,12 @@ def _checked(settings: Settings, path: Path) -> Settings:
             raise SettingsError(
                 f"{path}: gres.{resource} is {gres!r}: on nodes made at run time Slurm's own shard and mps cannot be used any more once slurmctld was restarted; give shared devices a GRES name of their own"
             )
+    if wrong := next(mistakes(settings.policy, settings.priority_classes), None):
+        raise SettingsError(f"{path}: {wrong}")
+    if settings.volumes.bind_seconds <= 0:
+        raise SettingsError(
+            f"{path}: volumes.bindSeconds is {settings.volumes.bind_seconds:g}; it must be more than 0, or no volume could ever be bound"
+        )
     ours = settings.admission
     if bool(ours.certificate_file) != bool(ours.key_file):
         raise SettingsError(f"{path}: admission.certificateFile and admission.keyFile go together; give both, or none to have one made")
@@ -250,7 +290,8 @@ def _in_words(error: str) -> str:
     return f"{where}: {problem}" if where else problem
 
 
-def _matches(selector: LabelSelector, labels: dict[str, str]) -> bool:
+def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Does the selector mean an object with these labels?"""
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
     for wanted in selector.match_expressions:

@@ -7,9 +7,9 @@ written only when there is something new; one that waits for its turn in the bri
 import asyncio
 import datetime as dt
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from slinky.bridge.keys import CONDITION
+from slinky.bridge.keys import CONDITION, SETTINGS
 from slinky.bridge.plan import Snapshot
 from slinky.bridge.settings import StatusSettings
 from slinky.bridge.standing import Standing, conditions_for, standing_of
@@ -17,7 +17,7 @@ from slinky.bridge.submission import Submission
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import PODS, Client, ConflictError, EventRecorder, InvalidError, NotFoundError, PatchKind, Pod, WorkQueue, reference
 from slinky.slurm import NotFoundError as NoSuchJobError
-from slinky.slurm import SlurmClient, SlurmError
+from slinky.slurm import SlurmClient, SlurmError, compress
 
 __all__ = ["Teller"]
 
@@ -105,8 +105,26 @@ class Teller:
     def parked(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "Parked", why, warning=True)
 
+    def one_for_all(self, pods: Sequence[Pod], why: str) -> None:
+        self._event(pods, "LargestForAll", f"the pods differ and are one Slurm job with the largest needs for all: {why}", warning=True)
+
+    def unknown_nodes(self, pods: Sequence[Pod], names: Iterable[str]) -> None:
+        listed = compress(sorted(names))
+        self._event(
+            pods[:1],
+            "UnknownNodes",
+            f"annotation {SETTINGS}exclude names {listed[:200]}, which Slurm does not know: left out",
+            warning=True,
+        )
+
     def held(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "NodeNotFree", f"not bound yet: {why}", warning=True)
+
+    def requeued(self, pods: Sequence[Pod], why: str) -> None:
+        self._event(pods, "Requeued", f"queued again in Slurm without the nodes that were refused: {why}", warning=True)
+
+    def waits(self, pods: Sequence[Pod], why: str) -> None:
+        self._event(pods, "WaitingForVolumes", why, warning=True)
 
     def evicted(self, pod: Pod, why: str) -> None:
         self._event([pod], "Evicted", why, warning=True)
