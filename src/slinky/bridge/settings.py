@@ -198,7 +198,7 @@ class Settings(_Section, frozen=True):
     checkpoint_signals: Annotated[
         bool,
         Help(
-            "Deliver the signal of annotation `signal` to containers before their job ends, by a command in the container: needs the right to pods/exec. Where it is off, such pods get an Event instead."
+            "Deliver the signal of annotation `signal` to containers before their job ends, by a command in the container: needs the right to pods/exec. Where it is off, the annotation is refused."
         ),
     ] = True
     windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
