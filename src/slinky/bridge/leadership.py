@@ -164,8 +164,12 @@ class Leadership:
                 self._key_of_stray[job_id] = key
                 self._strays.add_after(job_id, STRAY_SECONDS)
         log.info("leading: %d workloads, %d jobs of theirs in Slurm, %d jobs without pods", len(keys), len(found) - strays, strays)
-        for key in keys:
+        for key in sorted(keys, key=self._age):  # as they came: who waits for the window keeps its place
             self.reconciler.queue.add(key)
+
+    def _age(self, key: WorkloadKey) -> float:
+        made = (pod.metadata.creation_timestamp for pod in self._membership.pods(key))
+        return max((moment.timestamp() for moment in made if moment is not None), default=0.0)
 
     async def _end_stray(self, job_id: int) -> None:
         """A job of ours that no pod belongs to: ended, if that is still so and it is still ours."""

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from slinky.bridge.node_description import Hybrid, Unregistrable, Wanted, Wish
-from slinky.bridge.node_mark import Owner, mark_for, owner_of, topology_of
+from slinky.bridge.node_mark import Owner, mark_for, owner_of, topology_of, without_of
 from slinky.slurm import Node, NodeChange, NodeDescription
 
 __all__ = [
@@ -107,7 +107,7 @@ def plan_node(now: NodeSnapshot) -> NodeAction | None:
     if not found.is_external or owner in ("other", "nobody"):
         return _of_others(now, found, wish, owner) if isinstance(wish, Wanted) else _said(wish)
     if owner == "born":  # before anything else: any change takes the reason away by which we know it
-        return Mark(mark_for(now.cluster, wish.description.topology if isinstance(wish, Wanted) else ""))
+        return Mark(_mark(now.cluster, found, wish.description) if isinstance(wish, Wanted) else mark_for(now.cluster))
     if isinstance(wish, Wanted):
         return _keep(now, found, wish.description)
     if wish is None or _is_drained(found, LEAVING):
@@ -141,7 +141,19 @@ def _keep(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeAction
     change = _change(found, wanted, now.cluster)
     if change is not None:
         return Update(change)
-    return Undrain() if _is_drained(found, LEAVING) or _is_drained(found, RENEWING) else None
+    if _is_drained(found, LEAVING) or _is_drained(found, RENEWING):
+        return Undrain()
+    if missing := sorted(without_of(found) & {gres.name for gres in wanted.gres}):
+        return Refuse(
+            f"node {now.name} is registered without {' and '.join(missing)}, which Slurm does not know: name it in GresTypes of slurm.conf, restart slurmctld, and take the node's label off and on again"
+        )
+    return None
+
+
+def _mark(cluster: str, found: Node, wanted: NodeDescription) -> str:
+    """Of a node that was just made: what Slurm left out without a word would otherwise be tried again and again."""
+    there = {name for name, _ in _gres_found(found)}
+    return mark_for(cluster, wanted.topology, {gres.name for gres in wanted.gres} - there)
 
 
 def _renew(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeAction:
@@ -179,7 +191,8 @@ def _is_drained(found: Node, reason: str) -> bool:
 
 
 def has_same_shape(found: Node, wanted: NodeDescription) -> bool:
-    return (found.cpus, found.real_memory, _gres_found(found)) == (wanted.cpus, wanted.real_memory, _gres_wanted(wanted))
+    gres = {kind: count for kind, count in _gres_wanted(wanted).items() if kind[0] not in without_of(found)}
+    return (found.cpus, found.real_memory, _gres_found(found)) == (wanted.cpus, wanted.real_memory, gres)
 
 
 def _only_grew(found: Node, wanted: NodeDescription) -> bool:
@@ -207,7 +220,7 @@ def _change(found: Node, wanted: NodeDescription, cluster: str) -> NodeChange | 
     if found.address != wanted.address:
         change.address = [wanted.address]
     if topology_of(found) != wanted.topology:
-        change.topology_str, change.extra = wanted.topology, mark_for(cluster, wanted.topology)
+        change.topology_str, change.extra = wanted.topology, mark_for(cluster, wanted.topology, without_of(found))
     return None if change == NodeChange() else change
 
 

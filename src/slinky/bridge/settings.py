@@ -198,7 +198,7 @@ class Settings(_Section, frozen=True):
     checkpoint_signals: Annotated[
         bool,
         Help(
-            "Deliver the signal of annotation `signal` to containers before their job ends, by a command in the container: needs the right to pods/exec. Where it is off, such pods get an Event instead."
+            "Deliver the signal of annotation `signal` to containers before their job ends, by a command in the container: needs the right to pods/exec. Where it is off, the annotation is refused."
         ),
     ] = True
     windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
@@ -262,6 +262,10 @@ def _checked(settings: Settings, path: Path) -> Settings:
         if not _GRES.fullmatch(gres):
             raise SettingsError(
                 f"{path}: gres.{resource} is {gres!r}; it must be a GRES as Slurm names it, such as gpu, gpu:h100 or mig:1g.10gb"
+            )
+        if gres.partition(":")[0] in ("shard", "mps"):
+            raise SettingsError(
+                f"{path}: gres.{resource} is {gres!r}: on nodes made at run time Slurm's own shard and mps cannot be used any more once slurmctld was restarted; give shared devices a GRES name of their own"
             )
     if wrong := next(mistakes(settings.policy, settings.priority_classes), None):
         raise SettingsError(f"{path}: {wrong}")
