@@ -165,9 +165,23 @@ class StorageMaker:
         spec = {"attacher": driver_of[volume], "nodeName": self.one(self.nodes), "source": {"persistentVolumeName": volume}}
         return {"metadata": {"name": self._name("attachment")}, "spec": spec}
 
+    def _disk(self) -> Document:
+        """One that a pod names itself."""
+        read_only, name = self.maybe(0.5), self.one(("d0", "d1"))
+        return self.one(  # type: ignore[no-any-return]
+            (
+                {"awsElasticBlockStore": {"volumeID": name}},
+                {"gcePersistentDisk": {"pdName": name, "readOnly": read_only}},
+                {"iscsi": {"targetPortal": "10.0.0.1", "iqn": f"iqn.2026-01.com.example:{name}", "lun": 0, "readOnly": read_only}},
+                {"rbd": {"monitors": self.some(("m0", "m1", "m2"), 2, 1), "image": name, "readOnly": read_only}},
+            )
+        )
+
     def pod(self, node: str = "") -> Document:
         names = self.some(self.claims, 3, 1) + (["nobody-made-this"] if not node and self.maybe(0.03) else [])
         volumes = [{"name": f"v{index}", "persistentVolumeClaim": {"claimName": name}} for index, name in enumerate(names)]
+        if self.maybe(0.15):
+            volumes.append({"name": "disk", **self._disk()})
         spec: Document = {
             "containers": [{"name": "c", "image": "none"}],
             "tolerations": [{"operator": "Exists"}],
