@@ -1,6 +1,7 @@
 """Pods with claims on the real servers: their volumes are bound where Slurm says, before they are; what cannot be had is waited for, or given back."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -215,40 +216,53 @@ async def test_while_a_volume_is_being_made_the_pod_says_so_and_is_not_bound(sto
     assert not any(team.namespace in line and "did not work out" in line for line in bridge.log("run").splitlines())
 
 
-async def test_a_driver_that_fails_gives_the_node_back_and_all_is_undone(storage: Storage, bridge: SandboxBridge) -> None:
+async def test_a_driver_that_fails_gives_the_node_back_and_it_is_undone(storage: Storage, bridge: SandboxBridge) -> None:
     team = storage.team
-    made, local = await storage.storage_class("made", DRIVER), await storage.storage_class("local")
-    volumes = [await storage.volume(f"on-{node}", local, node) for node in team.partition.nodes]
-    await storage.claim("data", made)
-    await storage.claim("scratch", local)
-    async with storage.provisioner(lambda *_: False) as done:
-        await team.create(storage.pod("p", "data", "scratch"))
+    kind = await storage.storage_class("made", DRIVER)
+    await storage.claim("fails", kind)
+    await storage.claim("waits", kind)
+    async with storage.provisioner(lambda claim, _: False if claim.metadata.name == "fails" else None) as done:
+        await team.create(storage.pod("p", "waits", "fails"))
 
-        async def undone() -> bool:
+        async def refused() -> bool:
             return bool(done) and f"{team.namespace}/p: node" in bridge.log("run")
 
-        await team.until("the node was given back", undone)
+        await team.until("the node was refused", refused)
+        assert not (await team.get("p")).spec.node_name
         await team.kube.delete(PODS, "p", team.namespace)
         await team.until_gone("p")
-    given = [name for name in volumes if "scratch" in storage.given.get(name, [])]
-    assert given, "a local volume was reserved on the way"
-    for name in volumes:
-        await storage.until_free(name)
-    await storage.until_claim("data", "names no node", lambda claim: SELECTED_NODE not in claim.metadata.annotations)
+    for name in ("fails", "waits"):
+        await storage.until_claim(name, "named no node", lambda claim: SELECTED_NODE not in claim.metadata.annotations)
 
 
-async def test_a_pod_that_is_deleted_on_the_way_leaves_its_claims_as_they_were(storage: Storage) -> None:
+async def test_a_pod_that_is_deleted_on_the_way_leaves_claims_and_volumes_as_they_were(storage: Storage) -> None:
+    """With the controller held, so that it does not finish what was begun."""
     team = storage.team
     made, local = await storage.storage_class("made", DRIVER), await storage.storage_class("local")
     await storage.claim("data", made)
     await storage.claim("scratch", local)
-    for node in team.partition.nodes:
-        await storage.volume(f"on-{node}", local, node)
-    await team.create(storage.pod("p", "data", "scratch"))
-    await storage.until_claim("data", "named a node", lambda claim: SELECTED_NODE in claim.metadata.annotations)
-    await team.kube.delete(PODS, "p", team.namespace)
-    await team.until_gone("p")
-    await storage.until_claim("data", "named no node", lambda claim: SELECTED_NODE not in claim.metadata.annotations)
+    volumes = [await storage.volume(f"on-{node}", local, node) for node in team.partition.nodes]
+
+    async def available() -> bool:
+        return all([(await team.kube.get(VOLUMES, name)).status.phase == "Available" for name in volumes])
+
+    await team.until("the volumes were available", available)
+    await team.sandbox.link.signal("kube-controller-manager", signal.SIGSTOP)
+    try:
+        await team.create(storage.pod("p", "data", "scratch"))
+        await storage.until_claim("data", "named a node", lambda claim: SELECTED_NODE in claim.metadata.annotations)
+
+        async def given() -> bool:
+            return any("scratch" in storage.given.get(name, []) for name in volumes)
+
+        await team.until("a volume was given", given)
+        await team.kube.delete(PODS, "p", team.namespace)
+        await team.until_gone("p")
+        await storage.until_claim("data", "named no node", lambda claim: SELECTED_NODE not in claim.metadata.annotations)
+        for name in volumes:
+            await storage.until_free(name)
+    finally:
+        await team.sandbox.link.signal("kube-controller-manager", signal.SIGCONT)
 
 
 async def test_a_claim_that_is_bound_at_once_is_waited_for_before_there_is_a_job(storage: Storage) -> None:

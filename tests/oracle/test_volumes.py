@@ -88,6 +88,9 @@ class Storeroom:
         await self._make(PODS, [maker.pod(maker.one(maker.nodes)) for _ in range(12)])
 
     async def end(self) -> None:
+        for attachment in (await self._kube.list(ATTACHMENTS)).items:  # some were made by a controller, for the pods
+            if attachment.spec.node_name in self.maker.nodes:
+                self._made.append((ATTACHMENTS.untyped, attachment.metadata.name))
         for resource, name in reversed(self._made):
             namespace = self.maker.namespace if resource.namespaced else ""
             with suppress(NotFoundError):
