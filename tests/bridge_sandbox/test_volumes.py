@@ -212,8 +212,8 @@ async def test_while_a_volume_is_being_made_the_pod_says_so_and_is_not_bound(sto
         assert f"claim {team.namespace}/data waits for its volume to be made by {DRIVER}" in message
         assert not (await team.get("p")).spec.node_name
         ready.set()
-        await team.until_running("p")
-    assert not any(team.namespace in line and "did not work out" in line for line in bridge.log("run").splitlines())
+        [pod] = await team.until_running("p")
+    assert not any(pod.metadata.uid in line and "did not work out" in line for line in bridge.log("run").splitlines())
 
 
 async def test_a_driver_that_fails_gives_the_node_back_and_it_is_undone(storage: Storage, bridge: SandboxBridge) -> None:
@@ -224,8 +224,10 @@ async def test_a_driver_that_fails_gives_the_node_back_and_it_is_undone(storage:
     async with storage.provisioner(lambda claim, _: False if claim.metadata.name == "fails" else None) as done:
         await team.create(storage.pod("p", "waits", "fails"))
 
+        uid = (await team.get("p")).metadata.uid
+
         async def refused() -> bool:
-            return bool(done) and f"{team.namespace}/p: node" in bridge.log("run")
+            return bool(done) and f"{uid}: node" in bridge.log("run")
 
         await team.until("the node was refused", refused)
         assert not (await team.get("p")).spec.node_name

@@ -15,7 +15,7 @@ from slinky.kube import Key
 from tests.bridge.both_sides import World, told
 from tests.bridge.volumes.storage import Shelves, a_claim, a_class, a_pod, a_volume
 
-KEY = WorkloadKey("Pod", "ns", "p")
+KEY = WorkloadKey("Pod", "ns", "p-uid")
 
 
 class Place(Shelves):
