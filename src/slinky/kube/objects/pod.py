@@ -21,6 +21,7 @@ __all__ = [
     "PodSpec",
     "PodStatus",
     "ResourceNeeds",
+    "RestartRule",
     "SchedulingGate",
     "SchedulingGroup",
     "Terminated",
@@ -49,9 +50,14 @@ class ContainerPort(Record, frozen=True):
     host_ip: str = msgspec.field(default="", name="hostIP")
 
 
+class RestartRule(Record, frozen=True):
+    action: str = ""
+
+
 class Container(Record, frozen=True):
     name: str = ""
     restart_policy: str = ""  # "Always" makes an init container a sidecar
+    restart_policy_rules: tuple[RestartRule, ...] = ()
     resources: ResourceNeeds = NO_NEEDS
     ports: tuple[ContainerPort, ...] = ()
 
@@ -170,6 +176,7 @@ class PodSpec(Record, frozen=True):
     preemption_policy: str = ""
     runtime_class_name: str = ""
     host_network: bool = False
+    host_users: bool | None = None
     host_pid: bool = msgspec.field(default=False, name="hostPID")
     share_process_namespace: bool = False
     restart_policy: str = ""
