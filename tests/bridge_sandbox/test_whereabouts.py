@@ -113,24 +113,23 @@ async def test_a_job_that_waits_is_told_when_nodes_change(team: Team) -> None:
             assert pod.metadata.labels[JOB_ID] == str(job_id)
 
 
-LATER = {"begin": "now+1hour"}
-
-
-async def start(team: Team, job_id: int) -> None:
-    await team.head("scontrol", "update", f"jobid={job_id}", "starttime=now")
+async def let_start(team: Team, *, yes: bool) -> None:
+    """While the partition is down, jobs wait."""
+    await team.head("scontrol", "update", f"partitionname={team.partition.name}", f"state={'up' if yes else 'down'}")
 
 
 async def test_a_node_that_turns_out_wrong_at_binding_sends_the_pod_back_into_the_queue_with_its_age(team: Team) -> None:
     """Host ports of pods that Slurm knows nothing of: taken after the job was submitted, and before it starts."""
     nodes = team.partition.nodes
-    await team.create(with_port(team.pod("waits", said=LATER), 7001))
+    await let_start(team, yes=False)
+    await team.create(with_port(team.pod("waits"), 7001))
     [first] = await team.until_labelled("waits")
     await team.head("scontrol", "update", f"jobid={first}", "nice=-700")
     before = await team.slurm.jobs.get(first)
     for number, node in enumerate(nodes[:3]):
         foreign = with_port(team.pod(f"foreign{number}"), 7001)
         await team.create(with_spec(foreign, nodeName=node, schedulerName="somebody-else"))
-    await start(team, first)
+    await let_start(team, yes=True)
     [pod] = await team.until_running("waits")
     assert pod.spec.node_name == nodes[3]
     now = await team.job_of("waits")
@@ -178,10 +177,11 @@ async def test_a_node_that_is_full_of_somebody_elses_pods_is_left_out(team: Team
 
 async def test_a_node_that_fills_up_before_the_pod_is_bound_is_given_up_after_a_while(team: Team) -> None:
     first = team.partition.nodes[0]
-    await team.create(team.pod("ours", cpus=4, said=LATER))
-    [job_id] = await team.until_labelled("ours")
+    await let_start(team, yes=False)
+    await team.create(team.pod("ours", cpus=4))
+    await team.until_labelled("ours")
     await team.create(with_spec(team.pod("foreign", cpus=62), nodeName=first, schedulerName="somebody-else"))
-    await start(team, job_id)
+    await let_start(team, yes=True)
     await team.until_condition("ours", "NodeNotFree")
     [pod] = await team.until_running("ours")
     assert pod.spec.node_name != first
