@@ -127,7 +127,7 @@ class World:
     async def site_for(self, _: Workload) -> Site:
         return SITE
 
-    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = ()) -> Submission:
+    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = (), _: Site | None = None) -> Submission:
         self.tries += 1
         await asyncio.sleep(0.01)
         self.check()

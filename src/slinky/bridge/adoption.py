@@ -28,6 +28,7 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     left: tuple[int, ...] = ()
     hetjob_id: int = 0
     ranks: tuple[int, ...] = ()
+    where: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -52,7 +53,7 @@ def found_in(job: Job, cluster: str) -> Found | None:
     if marking is None or key is None:
         return None
     left = () if job.is_finished else (job.job_id,)
-    return Found(key, submission_of(job.job_id, job), marking.marker, left, job.hetjob_id, marking.ranks)
+    return Found(key, submission_of(job.job_id, job), marking.marker, left, job.hetjob_id, marking.ranks, marking.where)
 
 
 def whole(found: Iterable[Found]) -> list[Found]:
@@ -67,7 +68,7 @@ def whole(found: Iterable[Found]) -> list[Found]:
             together += group
             continue
         group = [leader, *sorted((part for part in group if part is not leader), key=lambda part: part.submission.job_id)]
-        hetjob = hetjob_of([part.submission for part in group], [part.ranks for part in group])
+        hetjob = hetjob_of([part.submission for part in group], [(part.ranks, part.where) for part in group])
         left = tuple(job_id for part in group for job_id in part.left)
         together.append(Found(leader.key, hetjob, leader.marker, left, job_id))
     return together

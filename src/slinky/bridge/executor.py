@@ -67,9 +67,9 @@ class Executor:
             return msgspec.structs.replace(self.site, no_hetjobs=why)
         return self.site
 
-    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = ()) -> Submission:
-        """Once: where an answer was lost, or this process is not the first, the job that carries the marker is found instead. One that is over already is followed by another."""
-        site = await self.site_for(workload)
+    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = (), site: Site | None = None) -> Submission:
+        """Once: where an answer was lost, or this process is not the first, the job that carries the marker is found instead. One that is over already is followed by another. `site` is as `site_for` has it, unless something else is known."""
+        site = site or await self.site_for(workload)
         for attempt in range(MOST_ATTEMPTS):
             marker = marker_for(site.cluster, str(workload.key), workload.uids, attempt)
             parts = put_on_all(components(workload, site, attempt), whereabouts)

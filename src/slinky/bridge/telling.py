@@ -71,7 +71,7 @@ class Teller:
         asks = isinstance(said, int)
         if isinstance(said, int):
             try:
-                said = standing_of(await self._slurm.jobs.get(said), dt.datetime.now(dt.UTC))
+                said = standing_of(await self._slurm.jobs.parts(said), dt.datetime.now(dt.UTC))
             except NoSuchJobError:
                 said = None
         if isinstance(said, Standing):
