@@ -22,7 +22,7 @@ SINGLE = {
     "deadline": ("2030-01-31T18:00:00Z", "Deadline=2030-01-31T18:00:00"),
     "dependency": ("afterany:WAITS", "Dependency=afterany:WAITS(unfulfilled)"),
     "exclude": ("NODES", "ExcNodeList=NODES"),
-    "exclusive": ("true", "OverSubscribe=NO"),
+    "exclusive": ("true", "Exclusive=NODE"),
     "gres": ("gpu:2", "TresPerNode=gres/gpu:2"),
     "group-id": ("daemon", "GroupId=daemon(1)"),
     "job-name": ("my job", "JobName=my job"),
@@ -41,11 +41,11 @@ SINGLE = {
 GANG = {
     "contiguous": ("true", "Contiguous=1"),
     "gang": ("true", "NumTasks=2"),
-    "max-nodes": ("1", "NumNodes=1 "),
-    "min-nodes": ("2", "NumNodes=2 "),
+    "max-nodes": ("1", "NumNodes=1-1 "),
+    "min-nodes": ("2", "NumNodes=2-2 "),
     "ntasks-per-node": ("1", "NtasksPerN:B:S:C=1:0:*:"),
     "segment": ("1", "SegmentSize=1"),
-    "switches": ("1@1:00:00", "Switches=1@01:00:00"),
+    "switches": ("1@2:00", "Switches=1@00:02:00"),
 }
 NOT_FOR_SLURM = {"signal"}  # the bridge delivers it itself
 
