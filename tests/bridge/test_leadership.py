@@ -62,6 +62,7 @@ class Succession:
             lambda _: None,
             self.world.ledger,
             quiet,
+            me,
             self.window,
             quiet,
             BridgeMetrics(CollectorRegistry()),

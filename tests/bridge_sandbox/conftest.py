@@ -155,7 +155,11 @@ def background_bridge(
 
 @pytest.fixture(scope="session")
 def bridge(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxBridge]:
-    settings: dict[str, Any] = {"managedNamespaceSelector": {"matchLabels": {"bridge": "on"}}, "status": {"seconds": 2, "rate": 50}}
+    settings: dict[str, Any] = {
+        "managedNamespaceSelector": {"matchLabels": {"bridge": "on"}},
+        "nodes": {"featureLabels": {"example.com/zone": "zone"}},
+        "status": {"seconds": 2, "rate": 50},
+    }
     with background_bridge(sandbox, tmp_path_factory.mktemp("bridge"), policy=POLICY, **settings) as found:
         yield found
 
@@ -168,13 +172,15 @@ async def team(sandbox: Sandbox, bridge: SandboxBridge, partition: Partition) ->
 
 
 @asynccontextmanager
-async def open_team(sandbox: Sandbox, partition: Partition, label: str = "on") -> AsyncIterator[Team]:
-    """`label` is that of the bridge whose namespace it is."""
+async def open_team(sandbox: Sandbox, partition: Partition, label: str = "on", *, clean: bool = True) -> AsyncIterator[Team]:
+    """`label` is that of the bridge whose namespace it is. Without `clean` what is left goes with the sandbox."""
     async with Client(from_kubeconfig(sandbox.kubeconfig)) as kube, sandbox.slurm_client() as slurm:
         name = f"team{next(_numbers)}"
         await kube.create(NAMESPACES.untyped, {"metadata": {"name": name, "labels": {"bridge": label}}})
         team = Team(sandbox, kube, slurm, name, partition)
         yield team
+        if not clean:
+            return
         for path in ("apps/v1/namespaces/{}/deployments", "batch/v1/namespaces/{}/jobs"):
             await kube.raw("DELETE", f"/apis/{path.format(name)}", body={"propagationPolicy": "Background"})
         await team.delete_all()

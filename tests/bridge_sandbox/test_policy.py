@@ -300,7 +300,10 @@ async def test_job_annotations_cannot_be_bettered_after_admission(site: Site) ->
     # The tests are the user that the bridge is, which may.
     async with Client(replace(access, identity=replace(access.identity, impersonate="alice"))) as alice:
         for subresource in ("", "status"):
-            for said, why in (({"qos": "high"}, "qos is 'high', and namespace"), ({"timelimit": "soon"}, "timelimit is 'soon', and must be")):
+            for said, why in (
+                ({"qos": "high"}, "qos is 'high', and namespace"),
+                ({"timelimit": "soon"}, "timelimit is 'soon', and must be"),
+            ):
                 annotations = {SETTINGS + key: value for key, value in said.items()}
                 with pytest.raises(ApiError, match=f"annotation {SETTINGS}{why}"):
                     await alice.patch(PODS, "waits", {"metadata": {"annotations": annotations}}, team.namespace, subresource=subresource)

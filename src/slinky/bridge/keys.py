@@ -16,6 +16,7 @@ __all__ = [
     "OWNED_LABELS",
     "POLICY",
     "SETTINGS",
+    "SIGNALLED",
     "SLURM_NODE",
     "SLURM_NODE_NAME",
     "TASK",
@@ -35,6 +36,7 @@ JOB_ID: Final = "scheduler.slinky.slurm.net/slurm-jobid"
 FINALIZER: Final = "scheduler.slinky.slurm.net/finalizer"
 SLURM_NODE: Final = "slinky.slurm.net/slurm-node"
 DEVICES: Final = "scheduler.slinky.slurm.net/devices"
+SIGNALLED: Final = "scheduler.slinky.slurm.net/signalled"  # for which end of its job its containers got their checkpoint signal
 TASK: Final = "task.slinky.slurm.net/"  # the task's environment, by the downward API
 CONDITION: Final = "slinky.slurm.net/Slurm"
 
@@ -47,4 +49,4 @@ TOPOLOGY: Final = "topology.slinky.slurm.net/spec"
 
 # Keys that nobody but the bridge may set on a pod.
 OWNED_LABELS: Final = frozenset({JOB_ID})
-OWNED_ANNOTATIONS: Final = frozenset({SLURM_NODE, DEVICES})
+OWNED_ANNOTATIONS: Final = frozenset({SLURM_NODE, DEVICES, SIGNALLED})

@@ -95,6 +95,8 @@ def _said(annotation: Any) -> tuple[Any, str]:
 def _words(kind: Any) -> str:
     if kind in WORDS:
         return WORDS[kind]
+    if typing.get_origin(kind) is typing.Literal:
+        return " or ".join(f"`{word}`" for word in typing.get_args(kind))
     arguments = [_words(argument) for argument in typing.get_args(kind) if argument not in (type(None), ...)]
     origin = typing.get_origin(kind)
     if origin in (list, tuple):
