@@ -119,6 +119,7 @@ class Keeper:
         if (due := self._told_at.get(key, float("-inf")) + STILL_SECONDS) > now:
             self.queue.add_after(key, due - now)
             return
+        workload, unknown = await self._directions.known_only(workload)
         site = await self._executor.site_for(workload)
         jobs = components(workload, site)
         after = await self._directions.of(jobs, members(workload, site), known.avoided)
@@ -129,7 +130,8 @@ class Keeper:
             known.rejected = nowhere
             self._look(key)
             return
-        before, known.where = known.where, after
+        before, known.where = known.where if unknown == known.unknown_nodes else None, after
+        known.unknown_nodes = unknown
         told = False
         for number, (job_id, wanted) in enumerate(zip(known.job_ids, put_on_all(jobs, after), strict=False)):
             had = (
