@@ -4,7 +4,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from tests.conftest import Partition
 pytestmark = pytest.mark.sandbox
 
 PRIORITY_CLASSES: Resource[dict[str, Any]] = Resource("scheduling.k8s.io", "v1", "priorityclasses", dict, namespaced=False)
+ROLES: Resource[dict[str, Any]] = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", dict)
 RESERVATION = "policy-test"
 _numbers = itertools.count()
 
@@ -58,7 +59,7 @@ CASES = {
     "maxPriority": Case({"maxPriority": 7}, {"priority": "7"}, {"priority": "8"}, "priority is '8'", "Priority=7 "),
     "hold": Case({"hold": False}, {}, {"priority": "0"}, "priority is '0'"),
     "minNice": Case({"minNice": -5}, {"nice": "-5"}, {"nice": "-6"}, "nice is '-6'", "Nice=-5 "),
-    "exclusive": Case({"exclusive": False}, {"exclusive": "false"}, {"exclusive": "true"}, "exclusive is 'true'", "OverSubscribe=OK"),
+    "exclusive": Case({"exclusive": False}, {"exclusive": "false"}, {"exclusive": "true"}, "exclusive is 'true'", "Exclusive=NO "),
     "dependency": Case({"dependency": False}, {}, {"dependency": "singleton"}, "dependency is 'singleton'"),
     "maxTimeLimit": Case({"maxTimeLimit": 60}, {}, {"timelimit": "61"}, "timelimit is '61 minutes'", "TimeLimit=01:00:00"),
     "timeLimit": Case({"timeLimit": 45, "maxTimeLimit": 60}, {}, {"timelimit": "2-0"}, "timelimit is '2880 minutes'", "TimeLimit=00:45:00"),
@@ -292,11 +293,21 @@ async def test_job_annotations_cannot_be_bettered_after_admission(site: Site) ->
     team = await site.team("nothing")
     await team.create(site.pod("waits", {"priority": "0"}))
     await team.until_labelled("waits")
-    for subresource in ("", "status"):
-        for said, why in (({"qos": "high"}, "qos is 'high', and namespace"), ({"timelimit": "soon"}, "timelimit is 'soon', and must be")):
-            annotations = {SETTINGS + key: value for key, value in said.items()}
-            with pytest.raises(ApiError, match=f"annotation {SETTINGS}{why}"):
-                await team.kube.patch(PODS, "waits", {"metadata": {"annotations": annotations}}, team.namespace, subresource=subresource)
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}
+    await team.kube.create(ROLES, {"metadata": {"name": "alice"}, "roleRef": role, "subjects": [subject]}, team.namespace)
+    access = from_kubeconfig(site.sandbox.kubeconfig)
+    # The tests are the user that the bridge is, which may.
+    async with Client(replace(access, identity=replace(access.identity, impersonate="alice"))) as alice:
+        for subresource in ("", "status"):
+            for said, why in (
+                ({"qos": "high"}, "qos is 'high', and namespace"),
+                ({"timelimit": "soon"}, "timelimit is 'soon', and must be"),
+            ):
+                annotations = {SETTINGS + key: value for key, value in said.items()}
+                with pytest.raises(ApiError, match=f"annotation {SETTINGS}{why}"):
+                    await alice.patch(PODS, "waits", {"metadata": {"annotations": annotations}}, team.namespace, subresource=subresource)
+        await alice.patch(PODS, "waits", {"metadata": {"annotations": {SETTINGS + "timelimit": "5"}}}, team.namespace)
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",

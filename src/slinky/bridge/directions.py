@@ -13,6 +13,7 @@ from slinky.bridge.eligibility import within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, where
+from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.slurm import JobDescription
 
@@ -54,6 +55,15 @@ class Directions:
             return found
         together = rules.same_domain == HOSTNAME
         return [where if where.nowhere else msgspec.structs.replace(where, apart=rules.one_per_node, together=together) for where in found]
+
+    async def known_only(self, workload: Workload) -> tuple[Workload, frozenset[str]]:
+        """Without those of the nodes it is to leave out that Slurm does not know, and which these are: a job that names one would be refused, and each change to it."""
+        said = workload.settings
+        unknown = await self._slurm_nodes.unknown(said.exclude) if said.exclude else frozenset()
+        if not unknown:
+            return workload, unknown
+        rest = tuple(name for name in said.exclude if name not in unknown)
+        return msgspec.structs.replace(workload, settings=msgspec.structs.replace(said, exclude=rest)), unknown
 
     async def _of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, float], one_of: str) -> Whereabouts:
         now = asyncio.get_running_loop().time()
