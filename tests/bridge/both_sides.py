@@ -207,6 +207,9 @@ class World:
     def refusals(self, _: Pod) -> dict[str, str]:
         return self.seen_unfit
 
+    def is_short(self, _: Pod) -> bool:
+        return False
+
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
         return next(((pod, why) for pod, node in placements if (why := self.refusal(pod, node))), None)
 

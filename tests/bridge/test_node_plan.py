@@ -319,7 +319,7 @@ def test_what_slurm_left_out_when_it_made_the_node_is_told_and_not_tried_again()
     wanted.gres = [*wanted.gres, NodeGres(name="fpga", count=2)]
     born = in_slurm(None, *IDLE, gres="gpu:4", extra="", reason=birth_reason(CLUSTER))
     marked = plan_for(Wanted(wanted), born)
-    assert marked == Mark(mark_for(CLUSTER, without=["fpga"]))
+    assert marked == Mark(mark_for(CLUSTER, gres=["fpga", "gpu"]))
     found = in_slurm(gres="gpu:4", extra=marked.mark)
     told = plan_for(Wanted(wanted), found)
     assert isinstance(told, Refuse)

@@ -86,7 +86,7 @@ async def until_registered(site: Site, gres: str) -> None:
             found = await site.slurm.nodes.get(site.node)
         except NotFoundError:
             return False
-        return found.gres == gres and "DRAIN" not in found.states
+        return set(found.gres.split(",")) == set(gres.split(",")) and "DRAIN" not in found.states
 
     await site.sandbox.until("slurmctld", f"node {site.node} had {gres}", registered)
 

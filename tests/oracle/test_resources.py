@@ -71,8 +71,12 @@ class Maker:
         spec: dict[str, Any] = {"containers": boxes, "initContainers": inits, "terminationGracePeriodSeconds": 0}
         if dice.random() < 0.25:
             spec["runtimeClassName"] = HEAVY
-        if dice.random() < 0.25:
-            spec["resources"] = {"requests": {"cpu": "10", "memory": "12Gi"}, "limits": {"memory": "14Gi"}}
+        if dice.random() < 0.25:  # at pod level, which must be at least what the containers ask for
+            spec |= {
+                "containers": boxes[:1],
+                "initContainers": [],
+                "resources": {"requests": {"cpu": "5"}, "limits": {"cpu": "6", "memory": "6Gi"}},
+            }
         return {"metadata": {"name": self.name("pod"), "namespace": namespace}, "spec": spec}
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from slinky.slurm import Node
 
-__all__ = ["Owner", "birth_reason", "mark_for", "owner_of", "topology_of", "without_of"]
+__all__ = ["Owner", "birth_reason", "gres_of", "mark_for", "owner_of", "topology_of"]
 
 VERSION = 1
 
@@ -20,16 +20,16 @@ Owner = Literal["ours", "born", "nobody", "other"]  # `born`: ours, and not mark
 
 
 class _Mark(msgspec.Struct, omit_defaults=True):
-    """`topology` is what was asked for: Slurm tells it back in words of its own. `without` are the GRES that were asked for and that Slurm left out when it made the node, as it does not know them."""
+    """`topology` is what was asked for: Slurm tells it back in words of its own. `gres` are the names of the GRES that were asked for: what Slurm does not know it leaves out, without a word."""
 
     slinky: int = 0
     cluster: str = ""
     topology: str = ""
-    without: tuple[str, ...] = ()
+    gres: tuple[str, ...] = ()
 
 
-def mark_for(cluster: str, topology: str = "", without: Iterable[str] = ()) -> str:
-    return msgspec.json.encode(_Mark(slinky=VERSION, cluster=cluster, topology=topology, without=tuple(sorted(without)))).decode()
+def mark_for(cluster: str, topology: str = "", gres: Iterable[str] = ()) -> str:
+    return msgspec.json.encode(_Mark(slinky=VERSION, cluster=cluster, topology=topology, gres=tuple(sorted(set(gres))))).decode()
 
 
 def birth_reason(cluster: str) -> str:
@@ -52,10 +52,10 @@ def topology_of(node: Node) -> str:
     return mark.topology if mark else ""
 
 
-def without_of(node: Node) -> frozenset[str]:
-    """The names of the GRES that Slurm left out when it made the node."""
+def gres_of(node: Node) -> frozenset[str]:
+    """The names of the GRES that were asked for when it was marked."""
     mark = _read(node.extra)
-    return frozenset(mark.without) if mark else frozenset()
+    return frozenset(mark.gres) if mark else frozenset()
 
 
 def _read(text: str) -> _Mark | None:

@@ -73,7 +73,7 @@ class Submitter:
             site = msgspec.structs.replace(site, no_hetjobs=why)
             jobs = components(workload, site)
             whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
-        known.depends_on_pods = any(map(depends_on_pods, workload.pods))
+        known.depends_on_pods = any(map(depends_on_pods, workload.pods)) or self._directions.are_short(workload.pods)
         if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
             self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)
             return False
