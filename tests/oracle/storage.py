@@ -64,7 +64,7 @@ class StorageMaker:
     def csi_node(self, node: str) -> Document:
         drivers: list[Document] = []
         for driver in self.some(self.drivers, 3, 1):
-            room = {"allocatable": {"count": self.one((0, 1, 2, 3, 4))}} if self.maybe(0.7) else {}
+            room = {"allocatable": {"count": self.one((0, 1, 3, 5, 8))}} if self.maybe(0.7) else {}
             drivers.append({"name": driver, "nodeID": node, "topologyKeys": [], **room})
         return {"metadata": {"name": node}, "spec": {"drivers": drivers}}
 
@@ -75,7 +75,7 @@ class StorageMaker:
         name = self._name("class")
         self.classes.append(name)
         found: Document = {"metadata": {"name": name}, "provisioner": self.one((NOBODY, *self.drivers)), "reclaimPolicy": "Retain"}
-        found["volumeBindingMode"] = "Immediate" if self.maybe(0.15) else "WaitForFirstConsumer"
+        found["volumeBindingMode"] = "Immediate" if self.maybe(0.08) else "WaitForFirstConsumer"
         if found["provisioner"] != NOBODY and self.maybe(0.4):
             found["allowedTopologies"] = [{"matchLabelExpressions": self._topology()} for _ in range(self._random.randint(1, 2))]
         return found
@@ -102,13 +102,13 @@ class StorageMaker:
         self.volumes.append(name)
         meta: Document = {"name": name, "labels": {"speed": self.one(("fast", "slow"))}}
         if self.maybe(0.25):
-            meta["labels"] |= {self.one((ZONE, OLD_ZONE, REGION)): self.one((*ZONES, "z0__z1", "r0", "z0__"))}
+            meta["labels"] |= {self.one((ZONE, OLD_ZONE, REGION)): self.one((*ZONES, "z0__z1", "r0", "z0____z1"))}
         spec: Document = {
             "capacity": {"storage": self.one(SIZES)},
-            "accessModes": ["ReadWriteOncePod"] if self.maybe(0.15) else self.some(MODES, 3, 1),
+            "accessModes": ["ReadWriteOncePod"] if self.maybe(0.1) else self.some(MODES, 3, 1) if self.maybe(0.4) else list(MODES),
             "persistentVolumeReclaimPolicy": "Retain",
             "storageClassName": self.one(self.classes),
-            "volumeMode": "Block" if self.maybe(0.15) else "Filesystem",
+            "volumeMode": "Block" if self.maybe(0.08) else "Filesystem",
             "csi": {"driver": self.one(self.drivers), "volumeHandle": self.one((name, name, "shared"))},
         }
         if self.maybe(0.75):
@@ -136,8 +136,8 @@ class StorageMaker:
         name = self._name("claim")
         self.claims.append(name)
         spec: Document = {
-            "accessModes": ["ReadWriteOncePod"] if self.maybe(0.15) else self.some(MODES, 2, 1),
-            "resources": {"requests": {"storage": self.one(SIZES)}},
+            "accessModes": ["ReadWriteOncePod"] if self.maybe(0.1) else self.some(MODES, 2, 1),
+            "resources": {"requests": {"storage": self.one(SIZES[:3])}},
             "storageClassName": self.one(self.classes),
             "volumeMode": "Block" if self.maybe(0.1) else "Filesystem",
         }
@@ -150,11 +150,11 @@ class StorageMaker:
                 "volumeMode": there["volumeMode"],
             }
             spec |= {"resources": {"requests": there["capacity"]}, "volumeName": volume["metadata"]["name"]}
-        elif self.maybe(0.06):
+        elif self.maybe(0.03):
             spec["volumeName"] = "nobody-made-this"
-        elif self.maybe(0.06):
+        elif self.maybe(0.03):
             spec["storageClassName"] = self.one(("nobody-made-this", ""))
-        elif self.maybe(0.2):
+        elif self.maybe(0.12):
             meta["annotations"] = {"volume.kubernetes.io/selected-node": self.one(self.nodes)}
         if volume is None and self.maybe(0.2):
             spec["selector"] = {"matchLabels": {"speed": self.one(("fast", "slow"))}}
@@ -178,7 +178,7 @@ class StorageMaker:
         )
 
     def pod(self, node: str = "") -> Document:
-        names = self.some(self.claims, 3, 1) + (["nobody-made-this"] if not node and self.maybe(0.03) else [])
+        names = self.some(self.claims, self.one((1, 1, 1, 2, 3)), 1) + (["nobody-made-this"] if not node and self.maybe(0.03) else [])
         volumes = [{"name": f"v{index}", "persistentVolumeClaim": {"claimName": name}} for index, name in enumerate(names)]
         if self.maybe(0.15):
             volumes.append({"name": "disk", **self._disk()})
