@@ -25,6 +25,10 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     submission: Submission
     marker: str
     is_over: bool
+    count: int = 1  # of its pods, of which `pods` names as many as there was room for
+    pods: tuple[str, ...] = ()
+    submitted: float = 0.0  # seconds since 1970, as Slurm says
+    started: float = 0.0
 
 
 class Inheritance(msgspec.Struct):
@@ -39,7 +43,17 @@ def found_in(job: Job, cluster: str) -> Found | None:
     key = WorkloadKey.parse(marking.workload) if marking else None
     if marking is None or key is None:
         return None
-    return Found(key, submission_of(job.job_id, job), marking.marker, job.is_finished)
+    submitted, started = (float(moment) if isinstance(moment, int) else 0.0 for moment in (job.submit_time, job.start_time))
+    return Found(
+        key,
+        submission_of(job.job_id, job),
+        marking.marker,
+        job.is_finished,
+        marking.count,
+        marking.pods,
+        submitted,
+        0.0 if job.is_pending else started,
+    )
 
 
 def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Iterable[Found]) -> Inheritance:

@@ -26,6 +26,9 @@ from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_controller import NodeController
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
+from slinky.bridge.shadow import ReadingClient, Shadow, ShadowExecutor, ShadowTeller, shadow_cluster_name
+from slinky.bridge.shadow_cluster import ShadowCluster
+from slinky.bridge.shadow_metrics import ShadowMetrics
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.telling import Teller
 from slinky.bridge.translate import Site
@@ -48,9 +51,9 @@ from slinky.kube import (
     Reflector,
 )
 from slinky.kube.objects import Meta, PodSpec, PodStatus
-from slinky.slurm import TLS, Credentials, JobCompletion, SlurmClient, TokenFile
+from slinky.slurm import TLS, Credentials, JobCompletion, Observer, SlurmClient, TokenFile
 
-__all__ = ["Bridge", "site_of"]
+__all__ = ["Bridge", "site_of", "slurm_of"]
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +71,13 @@ def site_of(settings: Settings, cluster: str) -> Site:
         default_memory_mib=settings.default_memory_mib,
         gres=settings.gres,
     )
+
+
+def slurm_of(settings: Settings, credentials: Credentials | None = None, observer: Observer | None = None) -> SlurmClient:
+    said = settings.slurm
+    files = said.ca_file or said.certificate_file
+    tls = TLS(ca=said.ca_file, certificate=said.certificate_file, key=said.key_file) if files else None
+    return SlurmClient(settings.slurm_rest_api, credentials or TokenFile(said.token_file, said.user), tls=tls, observer=observer)
 
 
 def _shrunk(pod: Pod) -> Pod:
@@ -98,6 +108,7 @@ class Bridge:
         self._registry = CollectorRegistry()
         self._kube_metrics = KubeMetrics(self._registry)
         self._metrics = BridgeMetrics(self._registry)
+        self._shadow_metrics = ShadowMetrics(self._registry)
         self._lead = asyncio.Event()
         self._lost = asyncio.Event()
         self._leadership: Leadership | None = None
@@ -108,8 +119,9 @@ class Bridge:
         """Until cancelled; the Lease is given back then."""
         async with AsyncExitStack() as stack:
             health = await stack.enter_async_context(HealthServer(self._registry, port=self._settings.health_port).running())
-            kube = await stack.enter_async_context(Client(self._access, connections=KUBE_CONNECTIONS, observer=self._kube_metrics.observe))
-            slurm = await stack.enter_async_context(self._slurm())
+            client = ReadingClient if self._settings.shadow else Client
+            kube = await stack.enter_async_context(client(self._access, connections=KUBE_CONNECTIONS, observer=self._kube_metrics.observe))
+            slurm = await stack.enter_async_context(slurm_of(self._settings, self._credentials, self._metrics.observe))
             lag = asyncio.create_task(self._kube_metrics.measure_loop_lag(), name="loop lag")
             stack.callback(lag.cancel)
             lead = await self._prepare(stack, health, kube, slurm)
@@ -138,33 +150,54 @@ class Bridge:
             lost.cancel()
             await asyncio.gather(task, lost, return_exceptions=True)
             self._metrics.forget_all()
+            self._shadow_metrics.record = None
 
     async def _prepare(self, stack: AsyncExitStack, health: HealthServer, kube: Client, slurm: SlurmClient) -> "Lead":
         """Caches, warm; and what makes a leader's time of them."""
         settings, name = self._settings, self._settings.scheduler_name
-        own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
-        foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=_shrunk)
         jobs, nodes = Reflector(kube, JOBS), Reflector(kube, NODES)
-        reflectors: dict[str, Reflector[Any]] = {"pods": own, "other pods": foreign, "jobs": jobs, "nodes": nodes}
+        reflectors: dict[str, Reflector[Any]] = {"jobs": jobs, "nodes": nodes}
+        played: ShadowCluster | None = None
+        if settings.shadow:  # all pods in one watch, as whose they would be is not written on them
+            own, reflectors["namespaces"] = Reflector(kube, PODS), Reflector(kube, NAMESPACES)
+            played = ShadowCluster(own.cache, reflectors["namespaces"].cache, settings, _shrunk)
+            pods, others = played.pods, played.others
+        else:
+            own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
+            reflectors["other pods"] = foreign = Reflector(
+                kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=_shrunk
+            )
+            pods, others = own.cache, foreign.cache
         groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
-        membership = Membership(own.cache, jobs.cache, self._touched, groups.get)
-        ledger = Ledger([own.cache, foreign.cache], nodes.cache)
+        membership = Membership(pods, jobs.cache, self._touched, groups.get)
+        ledger = Ledger([pods, others], nodes.cache)
+        before_pods = list(reflectors.values())
+        reflectors["pods"] = own
         for what, reflector in reflectors.items():
             self._kube_metrics.follow(what, reflector)
             health.ready(what, partial(_not_listed, reflector.cache))
         health.ready("groups", lambda: None if self._groups_known else groups.describe())
-        for reflector in (jobs, nodes, foreign):
+        for reflector in before_pods:
             await _filled(stack, reflector)
         await stack.enter_async_context(groups.running())
         await groups.wait_synced()
         self._groups_known = True
         await _filled(stack, own)  # last: what a pod is part of depends on the others
         cluster = settings.cluster or (await kube.get(NAMESPACES, "kube-system")).metadata.uid
-        events = EventRecorder(kube, "slurm-bridge", socket.gethostname(), per_second=EVENTS_PER_SECOND)
-        self._kube_metrics.follow("events", events)
-        await stack.enter_async_context(events.running())
         completion = await self._completion(stack)
-        executor = Executor(kube, slurm, site_of(settings, cluster), completion=completion, may_act=self._may_act)
+        events: EventRecorder | None = None
+        if played is None:
+            events = EventRecorder(kube, "slurm-bridge", socket.gethostname(), per_second=EVENTS_PER_SECOND)
+            self._kube_metrics.follow("events", events)
+            await stack.enter_async_context(events.running())
+            executor = Executor(kube, slurm, site_of(settings, cluster), completion=completion, may_act=self._may_act)
+            teller: Callable[[], Teller] = partial(Teller, kube, slurm, events, settings.status, self._may_act)
+        else:
+            writer = await stack.enter_async_context(Client(self._access, connections=1, observer=self._kube_metrics.observe))
+            shadow = Shadow(played, writer, settings.namespace, self._shadow_metrics)
+            site = site_of(settings, shadow_cluster_name(cluster))
+            executor = ShadowExecutor(shadow, kube, slurm, site, completion=completion, may_act=self._may_act)
+            teller = partial(ShadowTeller, shadow, slurm, self._may_act)
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
 
         def lead() -> Leadership:
@@ -176,7 +209,7 @@ class Bridge:
                 ledger,
                 SlurmNodes(slurm),
                 Window(settings.windows.namespace, settings.windows.total),
-                Teller(kube, slurm, events, settings.status, self._may_act),
+                teller(),
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
             )
@@ -193,16 +226,17 @@ class Bridge:
         return lead
 
     def _started_elector(self) -> LeaderElector:
+        lease = shadow_cluster_name(self._settings.leader.name) if self._settings.shadow else self._settings.leader.name
         elector = LeaderElector(
             self._access,
-            self._settings.leader.name,
+            lease,
             self._settings.namespace,
             f"{socket.gethostname()}_{os.urandom(4).hex()}",
             on_started=self._started_leading,
             on_stopped=self._stopped_leading,
             observer=self._kube_metrics.observe,
         )
-        self._kube_metrics.follow(self._settings.leader.name, elector)
+        self._kube_metrics.follow(lease, elector)
         elector.start()
         return elector
 
@@ -220,12 +254,6 @@ class Bridge:
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:
             self._leadership.reconciler.queue.add(key)
-
-    def _slurm(self) -> SlurmClient:
-        said = self._settings.slurm
-        files = said.ca_file or said.certificate_file
-        tls = TLS(ca=said.ca_file, certificate=said.certificate_file, key=said.key_file) if files else None
-        return SlurmClient(self._settings.slurm_rest_api, self._credentials, tls=tls, observer=self._metrics.observe)
 
     async def _completion(self, stack: AsyncExitStack) -> JobCompletion | None:
         said = self._settings.slurm

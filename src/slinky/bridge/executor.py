@@ -1,13 +1,14 @@
 """Carrying out what was planned: the thin edge towards Kubernetes and Slurm. Each act says what it is about and may be repeated; none is done by a process that does not lead."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from slinky.bridge.adoption import Found
 from slinky.bridge.keys import FINALIZER, JOB_ID
 from slinky.bridge.marker import marker_for
 from slinky.bridge.submission import Submission, submission_of
 from slinky.bridge.translate import Site, translate
-from slinky.bridge.workload import Workload
+from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import PODS, Client, ConflictError, InvalidError, NotFoundError, PatchKind, Pod
 from slinky.slurm import AlreadyDoneError, JobCompletion, JobDescription, SlurmClient, SlurmError, UnsupportedError
 from slinky.slurm import NotFoundError as NoSuchJobError
@@ -44,6 +45,12 @@ class Executor:
         self._completion = completion
         self._may_act = may_act
         self.labels_go_along = True  # with a Binding, as long as nothing shows that they do not
+
+    async def begin(self) -> None:
+        """Of a leader's time, before anything else: nothing is to be done here."""
+
+    def adopting(self, key: WorkloadKey, pods: Sequence[Pod], jobs: Sequence[Found]) -> None:
+        """Before it is judged which of the jobs that name a workload is its own: the pods' labels tell."""
 
     def describe(self, workload: Workload) -> JobDescription:
         return translate(workload, self.site)

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from slinky.bridge.admission import DEFAULT_SCHEDULER, Verdict, admit_pod, admit_root
+from slinky.bridge.admission import DEFAULT_SCHEDULER, admit_pod, admit_root
+from slinky.bridge.admitted import admitted
 from slinky.bridge.annotations import AnnotationError
 from slinky.bridge.bridge import site_of
 from slinky.bridge.expansion import KINDS, Document, ExpansionError, expand, normal, title
@@ -150,7 +151,7 @@ class _World:
             self._warnings[uid].append(
                 f"namespace {namespace} is not managed by this configuration: this is what it would become if it were"
             )
-        self._pods.put(msgspec.convert(_patched(pod, verdict), Pod))
+        self._pods.put(msgspec.convert(admitted(pod, verdict), Pod))
 
     def _take_group(self, found: Document) -> None:
         meta, api = found["metadata"], found.get("apiVersion", "").partition("/")[0]
@@ -285,23 +286,6 @@ def _nameless(value: Any, names: Iterable[str]) -> str:
     for word in sorted(words, key=len, reverse=True):
         text = text.replace(word, "*")
     return text
-
-
-def _patched(pod: Document, verdict: Verdict) -> Document:
-    """With what admission adds: all of it is `add`, into mappings and at the end of lists."""
-    found: Document = dict(pod)
-    for patch in verdict.patches:
-        *path, last = (part.replace("~1", "/").replace("~0", "~") for part in patch["path"].split("/")[1:])
-        place: Any = found
-        for part in path:
-            index: Any = int(part) if isinstance(place, list) else part
-            place[index] = list(place[index]) if isinstance(place[index], list) else dict(place[index])
-            place = place[index]
-        if isinstance(place, list):
-            place.append(patch["value"])
-        else:
-            place[last] = patch["value"]
-    return found
 
 
 def _is_for(pod: Document, settings: Settings) -> bool:

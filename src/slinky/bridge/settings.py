@@ -164,6 +164,12 @@ class Settings(_Section, frozen=True):
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
     leader: Annotated[LeaderSettings, Help("Leader election.")] = LeaderSettings()
     status: Annotated[StatusSettings, Help("What is written on pods for people.")] = StatusSettings()
+    shadow: Annotated[
+        bool,
+        Help(
+            "Shadow mode: pods are left to their own scheduler and nothing is written on them; Slurm gets their jobs all the same, and what it would have done is reported (docs/shadow.md)."
+        ),
+    ] = False
     namespace: Annotated[
         str, Help("Namespace of the bridge itself, for its Lease, Secret and Service; the pod's own where it is empty, else `slinky`.")
     ] = ""
