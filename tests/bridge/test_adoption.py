@@ -3,6 +3,8 @@
 import datetime as dt
 from typing import Any
 
+import msgspec
+
 from slinky.bridge.adoption import Found, found_in, inheritance
 from slinky.bridge.keys import FINALIZER, JOB_ID
 from slinky.bridge.marker import comment_for, marker_for

@@ -212,6 +212,7 @@ def _described(
         f"resource {name} is not known to Slurm (setting gres): it counts when the pod is bound, not before"
         for name in _uncounted(workload, site)
     ]
+    warnings += _later(workload)
     if not workload.is_complete:
         warnings.append(f"{len(workload.pods)} pods are there of the {workload.size} that it waits for: it is submitted when all are")
     if any(pod.spec.scheduling_gates for pod in workload.pods):
@@ -222,9 +223,26 @@ def _described(
         jobs=tuple(msgspec.structs.replace(job, admin_comment=None) for job in jobs),
         nodes=tuple(rules),
         preferences=tuple(_of_all([(pod.metadata.name, preferences_of(pod)) for pod in workload.pods])),
-        sbatch=sbatch_line(jobs),
+        sbatch=" ".join([sbatch_line(jobs), *_from_now(workload)]),
         warnings=(*warnings, *(f"sbatch cannot say {text}" for text in untold(jobs) if not text.startswith("admin_comment"))),
     )
+
+
+def _from_now(workload: Workload) -> list[str]:
+    """What counts from the pods' creation, which has not been: to sbatch, from the moment that it is typed."""
+    moments = {"begin": workload.settings.begin, "deadline": workload.settings.deadline}
+    return [f"--{name}=now+{said.seconds}" for name, said in moments.items() if said and said.relative]
+
+
+def _later(workload: Workload) -> list[str]:
+    """What is said and is not in the job's description."""
+    said = workload.settings
+    found = [f"its {word.removeprefix('--').replace('=now+', ' is ')} s after its creation" for word in _from_now(workload)]
+    if said.signal:
+        found.append(
+            f"signal {said.signal.name} goes to its containers {said.signal.seconds} s before the job ends: the bridge sends it, not Slurm"
+        )
+    return found
 
 
 def _room(job: JobDescription) -> str:
