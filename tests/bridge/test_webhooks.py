@@ -137,3 +137,17 @@ async def test_a_workload_is_refused_for_what_its_change_brings_only(asked: Aske
 async def test_kinds_that_nobody_asked_for_do_not_make_metrics_grow(asked: Asked) -> None:
     await asked.ask(WORKLOADS, request({"metadata": {}}, "Anything"))
     assert asked.count("other", "CREATE", "allowed") == 1
+
+
+async def test_a_shadow_changes_and_refuses_nothing_and_warns_of_what_it_would_refuse() -> None:
+    shadow = msgspec.structs.replace(OURS, shadow=True)
+    registry = CollectorRegistry()
+    handlers = Webhooks(shadow, Asked().manages, frozenset({"bridge"}), AdmissionMetrics(registry)).handlers
+    answer = await handlers[PODS](request(pod(name="fine")))
+    assert (answer.allowed, answer.patch, answer.warnings) == (True, (), ())
+    answer = await handlers[PODS](request(pod(name="typo", annotations={LIMIT: "soon"})))
+    assert (answer.allowed, answer.patch) == (True, ())
+    assert answer.warnings[0].startswith(f"slurm-bridge would refuse it: annotation {LIMIT} is 'soon'")
+    assert (await handlers[WORKLOADS](request({"metadata": {"name": "j", "annotations": {LIMIT: "soon"}}}, kind="Job"))).allowed
+    labels = {"kind": "Pod", "operation": "CREATE", "outcome": "refused"}
+    assert registry.get_sample_value("slinky_admission_requests_total", labels) == 1

@@ -217,7 +217,7 @@ class Bridge:
             shadow = Shadow(played, writer, settings.namespace, self._shadow_metrics)
             site = site_of(settings, shadow_cluster_name(cluster))
             executor = ShadowExecutor(shadow, kube, slurm, site, completion=completion, may_act=self._may_act)
-            teller = partial(ShadowTeller, shadow, slurm, self._may_act)
+            teller = partial(ShadowTeller, shadow, slurm, settings.shadow_report_seconds, self._may_act)
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
 
         def lead() -> Leadership:

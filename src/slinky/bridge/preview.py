@@ -13,7 +13,8 @@ from slinky.bridge.admission import DEFAULT_SCHEDULER, admit_pod, admit_root
 from slinky.bridge.admitted import admitted
 from slinky.bridge.annotations import AnnotationError
 from slinky.bridge.bridge import site_of
-from slinky.bridge.expansion import KINDS, Document, ExpansionError, expand, normal, title
+from slinky.bridge.expansion import KINDS, ExpansionError, expand, normal, title
+from slinky.bridge.expansion_parts import Document
 from slinky.bridge.groupapis import (
     BUILTIN,
     COSCHEDULING,

@@ -31,7 +31,6 @@ __all__ = ["ReadingClient", "Shadow", "ShadowExecutor", "ShadowTeller", "shadow_
 
 log = logging.getLogger(__name__)
 
-REPORT_SECONDS = 60.0
 SUFFIX = "-shadow"
 
 
@@ -131,11 +130,12 @@ class ShadowExecutor(Executor):
 
 
 class ShadowTeller(Teller):
-    """Nobody's pods are written on, and nobody gets an Event; what happens goes into the record, and that is written every minute and at the end."""
+    """Nobody's pods are written on, and nobody gets an Event; what happens goes into the record, and that is written every so many `seconds`, and at the end."""
 
-    def __init__(self, shadow: Shadow, slurm: SlurmClient, may_act: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, shadow: Shadow, slurm: SlurmClient, seconds: float, may_act: Callable[[], bool] = lambda: True) -> None:
         super().__init__(None, slurm, None, StatusSettings(), may_act)  # type: ignore[arg-type]
         self._shadow = shadow
+        self._seconds = seconds
         self.standings: Standings = lambda _: ([], None)
 
     def look(self, key: WorkloadKey, now: Snapshot, pods: Sequence[Pod]) -> None:
@@ -161,7 +161,7 @@ class ShadowTeller(Teller):
         try:
             while True:
                 await self._write_report()
-                await asyncio.sleep(REPORT_SECONDS)
+                await asyncio.sleep(self._seconds)
         finally:
             if self._may_act():
                 await self._write_report()
@@ -170,7 +170,7 @@ class ShadowTeller(Teller):
         try:
             await self._shadow.write(await self._reasons())
         except KubeError as error:
-            log.warning("the report of shadow mode cannot be written (%s); again in %g s", error, REPORT_SECONDS)
+            log.warning("the report of shadow mode cannot be written (%s); again in %g s", error, self._seconds)
 
     async def _reasons(self) -> dict[WorkloadKey, str]:
         """Why those that wait longest do."""

@@ -12,7 +12,7 @@ import click
 import msgspec
 import yaml
 
-from slinky.bridge.expansion import Document
+from slinky.bridge.expansion_parts import Document
 from slinky.bridge.preview import Preview, Previews, preview
 from slinky.bridge.settings import Settings, SettingsError, load_settings
 
