@@ -72,6 +72,7 @@ def test_a_pod_that_runs_waits_here_with_what_admission_adds(real: Cache[Pod], c
     [
         pod(namespace="else"),
         pod(spec={"schedulerName": "volcano"}),
+        pod(spec={"schedulerName": SETTINGS.scheduler_name}),
         pod(metadata={"ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}),
         pod(metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}),
     ],

@@ -23,6 +23,7 @@ from slinky.bridge.standing import Standing, standing_of
 from slinky.bridge.submission import Submission
 from slinky.bridge.telling import Standings, Teller
 from slinky.bridge.translate import Site
+from slinky.bridge.views import job_id_of
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Client, KubeError, Pod
 from slinky.slurm import JobCompletion, SlurmClient, SlurmError
@@ -84,6 +85,7 @@ class ShadowExecutor(Executor):
         super().__init__(kube, slurm, site, completion=completion, may_act=may_act)
         self._shadow = shadow
         self._started: set[int] = set()
+        self._asking = asyncio.Lock()
 
     async def begin(self) -> None:
         await self._shadow.recall()
@@ -108,16 +110,18 @@ class ShadowExecutor(Executor):
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         self._check()
-        if job_id not in self._started:
-            self._started.add(job_id)
-            job = await self._slurm.jobs.get(job_id)
-            self._shadow.record.started(job_id, _seconds(job.submit_time), _seconds(job.start_time))
+        async with self._asking:  # once for all pods of a gang
+            if job_id not in self._started:
+                job = await self._slurm.jobs.get(job_id)
+                self._started.add(job_id)
+                self._shadow.record.started(job_id, _seconds(job.submit_time), _seconds(job.start_time))
         self._shadow.record.bound(pod.metadata.uid, node)
         return self._shadow.cluster.bind(pod.metadata.uid, pod.key, node, annotations, job_id)
 
     async def evict(self, pod: Pod, why: str) -> None:
         self._check()
         log.info("pod %s would be evicted: %s", pod.key, why)
+        self._started.discard(job_id_of(pod))
         self._shadow.record.evicted(pod, why)
         self._shadow.cluster.evict(pod.metadata.uid, pod.key)
 

@@ -156,7 +156,8 @@ class ShadowCluster:
         namespace = self._namespaces.get(meta.namespace)
         managed = self._settings.manages(meta.namespace, dict(namespace.metadata.labels) if namespace else {})
         document = msgspec.to_builtins(msgspec.structs.replace(pod, spec=asked))
-        if not is_ours(document, self._settings, managed=managed):
+        real = asked.scheduler_name == self._settings.scheduler_name  # a bridge places it, or nobody does
+        if real or not is_ours(document, self._settings, managed=managed):
             return _Judged(meta.annotations, meta.labels, asked, ours=False)
         verdict: Verdict = admit_pod(document, self._settings, managed=managed)
         spec = msgspec.convert(admitted(document, verdict), Pod).spec

@@ -18,7 +18,8 @@ from slinky.slurm import compress
 __all__ = ["MOST_CASES", "ShadowRecord"]
 
 MOST_CASES = 50  # of each sort
-MOST_NAMESPACES = 300
+MOST_NAMESPACES = 300  # in the report
+MOST_TALLIES = 2000
 MOST_EVICTED = 500
 MOST_TEXT = 300
 OTHERS = "(others)"
@@ -174,7 +175,8 @@ class ShadowRecord(Watcher):
             tally.running += case.state == "running"
         waiting = [*self.live("waiting"), *self.live("gathering")][:MOST_CASES]
         shown = [self._shown(key, case, reasons.get(key, ""), now) for key, case in waiting]
-        running = [self._shown(key, case, "", now) for key, case in self.live("running") if case.slurm_wait is not None]
+        slowest = sorted(self.live("running"), key=lambda pair: pair[1].slurm_wait or 0.0, reverse=True)[:MOST_CASES]
+        running = [self._shown(key, case, "", now) for key, case in slowest]
         named = sorted(tallies.items(), key=lambda pair: pair[1].submitted + pair[1].refused, reverse=True)
         kept = dict(named[:MOST_NAMESPACES])
         for _, tally in named[MOST_NAMESPACES:]:
@@ -260,6 +262,8 @@ class ShadowRecord(Watcher):
         )
 
     def _tally(self, namespace: str) -> Tally:
+        if namespace not in self._tallies and len(self._tallies) >= MOST_TALLIES:
+            namespace = OTHERS
         return self._tallies.setdefault(namespace, Tally())
 
 
