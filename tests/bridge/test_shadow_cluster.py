@@ -58,11 +58,11 @@ def cluster(real: Cache[Pod], namespaces: Cache[Namespace], witness: Witness) ->
 
 
 def test_a_pod_that_runs_waits_here_with_what_admission_adds(real: Cache[Pod], cluster: ShadowCluster) -> None:
-    real.put(pod())
+    real.put(pod(spec={"tolerations": [{"key": "x", "operator": "Exists"}], "containers": [{"name": "c"}]}))
     [found] = cluster.pods.list()
     assert found.spec.node_name == ""
     assert found.spec.scheduler_name == SETTINGS.scheduler_name
-    assert [toleration.key for toleration in found.spec.tolerations] == [MANAGED_NODE]
+    assert [toleration.key for toleration in found.spec.tolerations] == ["x", MANAGED_NODE]
     assert found.metadata.finalizers == ()
     assert len(cluster.others) == 0
 

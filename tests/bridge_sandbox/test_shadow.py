@@ -63,11 +63,13 @@ class Trial:
     async def is_untouched(self) -> None:
         """Byte for byte: nothing of ours is on any pod, not even who wrote what."""
         raw = await self.raw_pods()
-        for ours in ("slinky.slurm.net/slurm-", "scheduler.slinky", "task.slinky", "slurm-bridge", "slinky-", '"manager":"slinky'):
+        for ours in ("slinky.slurm.net/slurm-", "scheduler.slinky", "task.slinky", "slurm-bridge", "slinky-"):
             assert ours not in raw
         for pod in msgspec.json.decode(raw)["items"]:
             assert pod["spec"]["schedulerName"] == "default-scheduler"
             assert not pod["metadata"].get("finalizers")
+            written = [entry for entry in pod["metadata"]["managedFields"] if entry["manager"].startswith("slinky")]
+            assert all(entry["time"] == pod["metadata"]["creationTimestamp"] for entry in written)  # by this test, which made it
         events = (await self.team.kube.raw("GET", f"/apis/events.k8s.io/v1/namespaces/{self.team.namespace}/events")).decode()
         assert "slurm-bridge" not in events
 

@@ -155,7 +155,7 @@ class ShadowCluster:
         meta = pod.metadata
         namespace = self._namespaces.get(meta.namespace)
         managed = self._settings.manages(meta.namespace, dict(namespace.metadata.labels) if namespace else {})
-        document = msgspec.to_builtins(msgspec.structs.replace(pod, spec=asked))
+        document = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(pod, spec=asked)))
         real = asked.scheduler_name == self._settings.scheduler_name  # a bridge places it, or nobody does
         if real or not is_ours(document, self._settings, managed=managed):
             return _Judged(meta.annotations, meta.labels, asked, ours=False)
