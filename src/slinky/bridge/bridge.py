@@ -7,6 +7,7 @@ Lease; at the end the Lease is given back.
 import asyncio
 import logging
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable
@@ -17,14 +18,20 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from slinky.bridge.checkpoint import Checkpoints, signals_counter
+from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.executor import Executor
+from slinky.bridge.foreign import shrunk
+from slinky.bridge.grants import Grants
 from slinky.bridge.groups import PodGroups
+from slinky.bridge.judgement import KubernetesJudgement
+from slinky.bridge.keeping import says_other
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
-from slinky.bridge.needs import counted_of, needs_of
 from slinky.bridge.node_controller import NodeController
+from slinky.bridge.policy import Policy
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
 from slinky.bridge.shadow import ReadingClient, Shadow, ShadowExecutor, ShadowTeller, shadow_cluster_name
@@ -33,6 +40,10 @@ from slinky.bridge.shadow_metrics import ShadowMetrics
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.telling import Teller
 from slinky.bridge.translate import Site
+from slinky.bridge.volumes.acts import StorageActs
+from slinky.bridge.volumes.binder import VolumeBinder
+from slinky.bridge.volumes.live import Volumes
+from slinky.bridge.volumes.watching import StorageWatch
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import (
@@ -48,10 +59,9 @@ from slinky.kube import (
     KubeError,
     KubeMetrics,
     LeaderElector,
-    Pod,
+    Node,
     Reflector,
 )
-from slinky.kube.objects import ContainerStatus, Meta, PodSpec, PodStatus
 from slinky.slurm import TLS, Credentials, JobCompletion, Observer, SlurmClient, TokenFile
 
 __all__ = ["Bridge", "site_of", "slurm_of"]
@@ -81,43 +91,6 @@ def slurm_of(settings: Settings, credentials: Credentials | None = None, observe
     return SlurmClient(settings.slurm_rest_api, credentials or TokenFile(said.token_file, said.user), tls=tls, observer=observer)
 
 
-def _shrunk(pod: Pod) -> Pod:
-    """Of other schedulers' pods only what they take of their node counts."""
-    meta = Meta(
-        name=pod.metadata.name,
-        namespace=pod.metadata.namespace,
-        uid=pod.metadata.uid,
-        resource_version=pod.metadata.resource_version,
-    )
-    spec = PodSpec(
-        node_name=pod.spec.node_name,
-        containers=pod.spec.containers,
-        init_containers=pod.spec.init_containers,
-        overhead=pod.spec.overhead,
-        resources=pod.spec.resources,
-    )
-    return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=_shrunk_status(pod))
-
-
-def _shrunk_status(pod: Pod) -> PodStatus:
-    """Whether it is over; and what its containers were given, where a resize makes that count."""
-    if counted_of(pod) == needs_of(pod):
-        return PodStatus(phase=pod.status.phase)
-    status = pod.status
-    return PodStatus(
-        phase=status.phase,
-        conditions=tuple(found for found in status.conditions if found.type == "PodResizePending"),
-        container_statuses=tuple(map(_given, status.container_statuses)),
-        init_container_statuses=tuple(map(_given, status.init_container_statuses)),
-        resources=status.resources,
-        allocated_resources=status.allocated_resources,
-    )
-
-
-def _given(status: ContainerStatus) -> ContainerStatus:
-    return ContainerStatus(name=status.name, allocated_resources=status.allocated_resources, resources=status.resources)
-
-
 class Bridge:
     """`await Bridge(settings, access).run()`, until cancelled."""
 
@@ -126,6 +99,7 @@ class Bridge:
         self._access = access
         self._credentials: Credentials = TokenFile(settings.slurm.token_file, settings.slurm.user)
         self._registry = CollectorRegistry()
+        self._signals = signals_counter(self._registry)
         self._kube_metrics = KubeMetrics(self._registry)
         self._metrics = BridgeMetrics(self._registry)
         self._shadow_metrics = ShadowMetrics(self._registry)
@@ -175,22 +149,27 @@ class Bridge:
     async def _prepare(self, stack: AsyncExitStack, health: HealthServer, kube: Client, slurm: SlurmClient) -> "Lead":
         """Caches, warm; and what makes a leader's time of them."""
         settings, name = self._settings, self._settings.scheduler_name
-        jobs, nodes = Reflector(kube, JOBS), Reflector(kube, NODES)
-        reflectors: dict[str, Reflector[Any]] = {"jobs": jobs, "nodes": nodes}
+        jobs, nodes, namespaces = Reflector(kube, JOBS), Reflector(kube, NODES), Reflector(kube, NAMESPACES)
+        reflectors: dict[str, Reflector[Any]] = {"jobs": jobs, "nodes": nodes, "namespaces": namespaces}
         played: ShadowCluster | None = None
         if settings.shadow:  # all pods in one watch, as whose they would be is not written on them
-            own, reflectors["namespaces"] = Reflector(kube, PODS), Reflector(kube, NAMESPACES)
-            played = ShadowCluster(own.cache, reflectors["namespaces"].cache, settings, _shrunk)
+            own = Reflector(kube, PODS)
+            played = ShadowCluster(own.cache, namespaces.cache, settings, shrunk)
             pods, others = played.pods, played.others
         else:
             own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
-            reflectors["other pods"] = foreign = Reflector(
-                kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=_shrunk
-            )
+            foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=shrunk)
+            reflectors["other pods"] = foreign
             pods, others = own.cache, foreign.cache
         groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
         membership = Membership(pods, jobs.cache, self._touched, groups.get)
+        grants = Grants(Policy(settings), namespaces.cache, self._namespace_changed)
         ledger = Ledger([pods], nodes.cache, foreign=[others], mapped=settings.gres)
+        surroundings = Surroundings([pods, others], nodes.cache, namespaces.cache, release=await self._release(kube))
+        storage = StorageWatch(kube, self._kube_metrics.follow)
+        volumes = Volumes(storage.caches, (pods, others), self._touched, storage.trouble)
+        surroundings.filters.append(volumes.judge)
+        judgement = KubernetesJudgement(surroundings, ledger)
         before_pods = list(reflectors.values())
         reflectors["pods"] = own
         for what, reflector in reflectors.items():
@@ -202,23 +181,33 @@ class Bridge:
         await stack.enter_async_context(groups.running())
         await groups.wait_synced()
         self._groups_known = True
+        await stack.enter_async_context(storage.running(volumes.needed, volumes.learned))
         await _filled(stack, own)  # last: what a pod is part of depends on the others
         cluster = settings.cluster or (await kube.get(NAMESPACES, "kube-system")).metadata.uid
         completion = await self._completion(stack)
         events: EventRecorder | None = None
+        hetjobs = settings.gangs.hetjobs == "auto"
         if played is None:
             events = EventRecorder(kube, "slurm-bridge", socket.gethostname(), per_second=EVENTS_PER_SECOND)
             self._kube_metrics.follow("events", events)
             await stack.enter_async_context(events.running())
-            executor = Executor(kube, slurm, site_of(settings, cluster), completion=completion, may_act=self._may_act)
+            site = site_of(settings, cluster)
+            executor = Executor(kube, slurm, site, completion=completion, may_act=self._may_act, hetjobs=hetjobs)
             teller: Callable[[], Teller] = partial(Teller, kube, slurm, events, settings.status, self._may_act)
         else:
             writer = await stack.enter_async_context(Client(self._access, connections=1, observer=self._kube_metrics.observe))
             shadow = Shadow(played, writer, settings.namespace, self._shadow_metrics)
             site = site_of(settings, shadow_cluster_name(cluster))
-            executor = ShadowExecutor(shadow, kube, slurm, site, completion=completion, may_act=self._may_act)
+            executor = ShadowExecutor(shadow, kube, slurm, site, completion=completion, may_act=self._may_act, hetjobs=hetjobs)
             teller = partial(ShadowTeller, shadow, slurm, settings.shadow_report_seconds, self._may_act)
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
+
+        nodes.cache.subscribe(lambda change: self._node_changed(change.old, change.new), replay=False)
+
+        def binder() -> VolumeBinder | None:
+            if settings.shadow:  # claims are bound for the pods as they are
+                return None
+            return VolumeBinder(volumes, nodes.cache, StorageActs(kube, self._may_act), settings.volumes.bind_seconds)
 
         def lead() -> Leadership:
             leadership = Leadership(
@@ -228,17 +217,25 @@ class Bridge:
                 groups.get,
                 ledger,
                 SlurmNodes(slurm),
-                Window(settings.windows.namespace, settings.windows.total),
+                judgement,
+                Window(settings.windows.namespace, settings.windows.total, grants.window),
                 teller(),
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
+                grants.of,
+                feature_labels=settings.nodes.feature_labels,
+                volumes=binder(),
             )
             if settings.nodes.register:
                 controller = NodeController(
                     nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry
                 )
                 leadership.also(controller.run, "nodes")
-            ledger.freed = leadership.reconciler.binder.node_freed
+            ledger.freed, ledger.taken = leadership.node_freed, leadership.node_taken
+            if events is not None:
+                leadership.also_checkpoints(
+                    Checkpoints(kube, slurm, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
+                )
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)
             return leadership
@@ -271,9 +268,23 @@ class Bridge:
     def _may_act(self) -> bool:
         return self._elector.is_leader if self._elector else not self._settings.leader.elect
 
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if self._leadership and says_other(old, new):
+            self._leadership.nodes_changed()
+
+    @staticmethod
+    async def _release(kube: Client) -> tuple[int, int]:
+        """Of Kubernetes: some of its rules have changed over time."""
+        version = msgspec.json.decode(await kube.raw("GET", "/version"), type=dict[str, Any])
+        return int(version["major"]), int(re.match(r"\d+", version["minor"])[0])  # type: ignore[index]
+
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:
             self._leadership.reconciler.queue.add(key)
+
+    def _namespace_changed(self, name: str) -> None:
+        if self._leadership:
+            self._leadership.reconciler.namespace_changed(name)
 
     async def _completion(self, stack: AsyncExitStack) -> JobCompletion | None:
         said = self._settings.slurm

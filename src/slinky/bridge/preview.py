@@ -26,10 +26,12 @@ from slinky.bridge.groupapis import (
     workload_behind,
 )
 from slinky.bridge.membership import Membership
+from slinky.bridge.policy import Grant, Policy, PolicyError
+from slinky.bridge.preview_directions import DirectionsError, directed
 from slinky.bridge.preview_words import Preview, described
 from slinky.bridge.quantities import QuantityError
 from slinky.bridge.settings import Settings
-from slinky.bridge.translate import translate
+from slinky.bridge.translate import components
 from slinky.bridge.workload import PodGroup, WorkloadKey, rank_of, workload_of
 from slinky.kube import Cache, Job, KubeObject, Pod
 
@@ -67,6 +69,7 @@ class _World:
         self._settings = settings
         self._labels = labels
         self._managed = managed
+        self._policy = Policy(settings)
         self._site = site_of(settings, settings.cluster or PREVIEW)
         self._pods: Cache[Pod] = Cache()
         self._jobs: Cache[Job] = Cache()
@@ -95,7 +98,7 @@ class _World:
 
     def _take_root(self, root: Document, made: list[Document]) -> None:
         if root["kind"] in ROOTS:
-            verdict = admit_root(root["metadata"].get("annotations") or {})
+            verdict = admit_root(root, self._settings, grant=self._grant(root["metadata"]["namespace"]))
             if verdict.refusal:
                 self._refuse(root, verdict.refusal)
                 return
@@ -118,7 +121,7 @@ class _World:
         uid, namespace = pod["metadata"]["uid"], pod["metadata"]["namespace"]
         managed = self._settings.manages(namespace, dict(self._labels)) if self._managed is None else self._managed
         msgspec.convert(pod, Pod)
-        verdict = admit_pod(pod, self._settings, managed=True)
+        verdict = admit_pod(pod, self._settings, managed=True, grant=self._grant(namespace))
         self._root_of[uid] = root
         if verdict.refusal:
             self._refuse(pod, verdict.refusal)
@@ -150,6 +153,9 @@ class _World:
         root = self._root_of.get(meta.get("uid", ""), found)
         self._refused.append(Preview(workload=title(found), made_by=title(root) if root is not found else "", refusals=(why,)))
 
+    def _grant(self, namespace: str) -> Grant:
+        return self._policy.grant(namespace, self._labels)
+
     # What comes of it
 
     def workloads(self) -> list[Preview]:
@@ -177,10 +183,12 @@ class _World:
             workload = workload_of(key, pods, self._group(key), membership.job_of(pods[0]))
             if workload is None:
                 return Preview(**told_of, warnings=(*warnings, f"it waits: {key} is not there"))  # type: ignore[arg-type]
-            jobs = (translate(workload, self._site),)
-        except (AnnotationError, QuantityError) as error:
+            workload = self._grant(key.namespace).settled(workload)
+            jobs = components(workload, self._site)
+            jobs = directed(workload, jobs, self._site, self._settings.nodes.feature_labels, self._labels)
+        except (AnnotationError, DirectionsError, PolicyError, QuantityError) as error:
             return Preview(**told_of, refusals=(str(error),), warnings=tuple(warnings))  # type: ignore[arg-type]
-        return described(workload, jobs, self._site, told_of, warnings)
+        return described(workload, tuple(jobs), self._site, told_of, warnings)
 
 
 def _told_once(found: Iterable[Preview]) -> list[Preview]:

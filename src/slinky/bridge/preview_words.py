@@ -8,7 +8,7 @@ import msgspec
 from slinky.bridge.needs import needs_of
 from slinky.bridge.node_rules import preferences_of, rules_of
 from slinky.bridge.sbatch import sbatch_line, untold
-from slinky.bridge.translate import Site
+from slinky.bridge.translate import Site, one_for_all
 from slinky.bridge.workload import Workload
 from slinky.slurm import JobDescription
 
@@ -34,22 +34,24 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 def described(workload: Workload, jobs: tuple[JobDescription, ...], site: Site, told_of: Mapping[str, Any], warnings: list[str]) -> Preview:
     rules = [_room(job) for job in jobs]
-    rules += _of_all([(pod.metadata.name, rules_of(pod)) for pod in workload.pods])
+    rules += _of_all([(pod.metadata.name, rules_of(pod)) for pod in workload.everyone])
     warnings += [
         f"resource {name} is not known to Slurm (setting gres): it counts when the pod is bound, not before"
         for name in _uncounted(workload, site)
     ]
+    if why := one_for_all(workload, site):
+        warnings.append(f"its pods differ and are one job with the largest needs for all: {why}")
     warnings += _later(workload)
     if not workload.is_complete:
         warnings.append(f"{len(workload.pods)} pods are there of the {workload.size} that it waits for: it is submitted when all are")
-    if any(pod.spec.scheduling_gates for pod in workload.pods):
-        gates = sorted({gate.name for pod in workload.pods for gate in pod.spec.scheduling_gates})
+    if any(pod.spec.scheduling_gates for pod in workload.everyone):
+        gates = sorted({gate.name for pod in workload.everyone for gate in pod.spec.scheduling_gates})
         warnings.append(f"it waits until its scheduling gates are gone: {', '.join(gates)}")
     return Preview(
         **told_of,
         jobs=tuple(msgspec.structs.replace(job, admin_comment=None) for job in jobs),
         nodes=tuple(rules),
-        preferences=tuple(_of_all([(pod.metadata.name, preferences_of(pod)) for pod in workload.pods])),
+        preferences=tuple(_of_all([(pod.metadata.name, preferences_of(pod)) for pod in workload.everyone])),
         sbatch=" ".join([sbatch_line(jobs), *_from_now(workload)]),
         warnings=(*warnings, *(f"sbatch cannot say {text}" for text in untold(jobs) if not text.startswith("admin_comment"))),
     )
@@ -102,5 +104,5 @@ def _of_all(found: list[tuple[str, list[str]]]) -> list[str]:
 
 
 def _uncounted(workload: Workload, site: Site) -> list[str]:
-    names = {name for pod in workload.pods for name in needs_of(pod).amounts}
+    names = {name for pod in workload.everyone for name in needs_of(pod).amounts}
     return sorted(name for name in names - COUNTED - set(site.gres) if not name.startswith("hugepages-"))

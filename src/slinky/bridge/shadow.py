@@ -24,6 +24,7 @@ from slinky.bridge.submission import Submission
 from slinky.bridge.telling import Standings, Teller
 from slinky.bridge.translate import Site
 from slinky.bridge.views import job_id_of
+from slinky.bridge.whereabouts import Whereabouts
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Client, KubeError, Pod
 from slinky.slurm import JobCompletion, SlurmClient, SlurmError
@@ -81,8 +82,9 @@ class ShadowExecutor(Executor):
         *,
         completion: JobCompletion | None = None,
         may_act: Callable[[], bool] = lambda: True,
+        hetjobs: bool = True,
     ) -> None:
-        super().__init__(kube, slurm, site, completion=completion, may_act=may_act)
+        super().__init__(kube, slurm, site, completion=completion, may_act=may_act, hetjobs=hetjobs)
         self._shadow = shadow
         self._started: set[int] = set()
         self._asking = asyncio.Lock()
@@ -99,8 +101,8 @@ class ShadowExecutor(Executor):
             if named:
                 self._shadow.record.adopted(key, job.submission.job_id, job.submitted, job.started)
 
-    async def submit(self, workload: Workload) -> Submission:
-        submission = await super().submit(workload)
+    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = ()) -> Submission:
+        submission = await super().submit(workload, whereabouts)
         self._shadow.record.submitted(workload.key, submission.job_id)
         return submission
 
@@ -128,8 +130,10 @@ class ShadowExecutor(Executor):
     async def release(self, pod: Pod) -> bool:  # noqa: ARG002 there is no finalizer
         return True
 
-    async def end_job(self, job_id: int, exit_code: int | None, why: str, *, running: bool) -> None:
-        await super().end_job(job_id, exit_code, why, running=running)
+    async def end_job(
+        self, job_id: int, exit_code: int | None, why: str, *, running: bool, components: Mapping[int, int] | None = None
+    ) -> None:
+        await super().end_job(job_id, exit_code, why, running=running, components=components)
         self._started.discard(job_id)
 
 
@@ -151,14 +155,8 @@ class ShadowTeller(Teller):
     def parked(self, pods: Sequence[Pod], why: str) -> None:
         self._shadow.record.parked(pods, why)
 
-    def bound(self, placed: Sequence[tuple[Pod, str]], job: Submission) -> None:
-        pass
-
-    def held(self, pods: Sequence[Pod], why: str) -> None:
-        pass
-
-    def evicted(self, pod: Pod, why: str) -> None:
-        pass
+    def _event(self, pods: Sequence[Pod], reason: str, note: str, *, warning: bool = False) -> None:
+        """Nobody gets one."""
 
     async def run(self) -> None:
         """For ever."""

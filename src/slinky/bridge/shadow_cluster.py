@@ -11,6 +11,7 @@ import msgspec
 from slinky.bridge.admission import Verdict, admit_pod, is_ours
 from slinky.bridge.admitted import admitted
 from slinky.bridge.keys import FINALIZER, JOB_ID
+from slinky.bridge.policy import Policy
 from slinky.bridge.settings import Settings
 from slinky.kube import Cache, Change, Key, Namespace, Pod
 from slinky.kube.objects import PodSpec
@@ -59,6 +60,7 @@ class ShadowCluster:
         self._real = real
         self._namespaces = namespaces
         self._settings = settings
+        self._policy = Policy(settings)
         self._shrink = shrink
         self._watcher = Watcher()
         self._written: dict[str, _Written] = {}
@@ -116,10 +118,8 @@ class ShadowCluster:
             self._keep(change.new)
 
     def _namespace_changed(self, change: Change[Namespace]) -> None:
-        before, after = (
-            self._settings.manages(change.key.name, dict(found.metadata.labels)) if found else False for found in (change.old, change.new)
-        )
-        if before != after:
+        before, after = (dict(found.metadata.labels) if found else None for found in (change.old, change.new))
+        if before != after:  # whether it is managed, and what it is granted
             for pod in self._real.list(change.key.name):
                 self._judged.pop(pod.metadata.uid, None)
                 self._keep(pod)
@@ -154,12 +154,13 @@ class ShadowCluster:
     def _judge(self, pod: Pod, asked: PodSpec) -> _Judged:
         meta = pod.metadata
         namespace = self._namespaces.get(meta.namespace)
-        managed = self._settings.manages(meta.namespace, dict(namespace.metadata.labels) if namespace else {})
+        labels = dict(namespace.metadata.labels) if namespace else {}
+        managed = self._settings.manages(meta.namespace, labels)
         document = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(pod, spec=asked)))
         real = asked.scheduler_name == self._settings.scheduler_name  # a bridge places it, or nobody does
         if real or not is_ours(document, self._settings, managed=managed):
             return _Judged(meta.annotations, meta.labels, asked, ours=False)
-        verdict: Verdict = admit_pod(document, self._settings, managed=managed)
+        verdict: Verdict = admit_pod(document, self._settings, managed=managed, grant=self._policy.grant(meta.namespace, labels))
         spec = msgspec.convert(admitted(document, verdict), Pod).spec
         return _Judged(meta.annotations, meta.labels, asked, True, verdict.refusal, spec)
 

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from slinky.bridge.expansion_parts import Document
+from slinky.bridge.policy_settings import UNLIMITED
 from slinky.bridge.preview import Previews, preview
 from slinky.bridge.preview_words import Preview
 from slinky.bridge.settings import Settings, SettingsError, load_settings
@@ -66,7 +67,7 @@ def translate(files: tuple[str, ...], config: Path | None, namespace: str, names
     Exit code: 0, 1 where anything is refused, 2 where something cannot be read.
     """
     try:
-        settings = load_settings(config) if config else Settings()
+        settings = load_settings(config) if config else Settings(policy=UNLIMITED)
         documents = [_placed(document, namespace) for name in files for document in _read(name)]
         labels = _labels(namespace_labels)
     except (UnreadableError, SettingsError) as error:
