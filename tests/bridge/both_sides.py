@@ -149,6 +149,12 @@ class World:
             raise OutcomeUnknownError("the connection broke")
         return submission_of(job_id, description)
 
+    async def begin(self) -> None:
+        pass
+
+    def adopting(self, *_: object) -> None:
+        pass
+
     async def find(self, workload: Workload) -> Submission | None:
         self.check()
         sent = translate(workload, SITE)

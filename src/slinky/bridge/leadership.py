@@ -121,6 +121,7 @@ class Leadership:
             for name, service in self._others.items():
                 tasks.create_task(service(), name=name)
             tasks.create_task(self._slurm_nodes.run(), name="Slurm's nodes")
+            await self._executor.begin()
             await self._adopt()
             tasks.create_task(self.poller.run(), name="jobs")
             tasks.create_task(self._teller.run(), name="status")
@@ -151,6 +152,7 @@ class Leadership:
             by_key.setdefault(by_label.get(job.submission.job_id, job.key), []).append(job)
         strays = 0
         for key, jobs in by_key.items():
+            self._executor.adopting(key, self._membership.pods(key), jobs)
             pods = self._membership.pods(key)
             inherited = inheritance(self._executor.site.cluster, key, pods, jobs)
             if inherited.own and pods:

@@ -210,11 +210,23 @@ class Settings(_Section, frozen=True):
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
     leader: Annotated[LeaderSettings, Help("Leader election.")] = LeaderSettings()
     status: Annotated[StatusSettings, Help("What is written on pods for people.")] = StatusSettings()
+    shadow: Annotated[
+        bool,
+        Help(
+            "Shadow mode: pods are left to their own scheduler and nothing is written on them; Slurm gets their jobs all the same, and what it would have done is reported (docs/shadow.md)."
+        ),
+    ] = False
+    shadow_report_seconds: Annotated[float, Help("How often shadow mode writes its report, the ConfigMap `slurm-bridge-shadow`.")] = 60.0
     volumes: Annotated[VolumeSettings, Help("Pods with volume claims.")] = VolumeSettings()
     namespace: Annotated[
         str, Help("Namespace of the bridge itself, for its Lease, Secret and Service; the pod's own where it is empty, else `slinky`.")
     ] = ""
     health_port: Annotated[int, Help("Port of /livez, /readyz and /metrics.")] = 8081
+
+    @property
+    def fails_open(self) -> bool:
+        """Whether pods pass where the webhook does not answer; a shadow is never in the way."""
+        return self.admission.fail_open or self.shadow
 
     def manages(self, namespace: str, labels: dict[str, str]) -> bool:
         """Does Slurm schedule the pods of this namespace?"""
