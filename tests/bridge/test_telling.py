@@ -35,7 +35,7 @@ class World:
         self.jobs = self
         me: Any = self
         self.teller = Teller(me, me, me, StatusSettings(seconds=30, rate=10))
-        self.teller.standings = lambda _: ([self.pod], self.said)
+        self.teller.standings = lambda _: [([self.pod], self.said)]
 
     async def get(self, job_id: int) -> Job:
         self.questions += 1

@@ -18,6 +18,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.executor import Executor
+from slinky.bridge.group_status import GroupStatus
 from slinky.bridge.groups import PodGroups
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.ledger import Ledger
@@ -146,8 +147,14 @@ class Bridge:
         foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=_shrunk)
         jobs, nodes = Reflector(kube, JOBS), Reflector(kube, NODES)
         reflectors: dict[str, Reflector[Any]] = {"pods": own, "other pods": foreign, "jobs": jobs, "nodes": nodes}
-        groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
-        membership = Membership(own.cache, jobs.cache, self._touched, groups.get)
+        groups = PodGroups(
+            kube,
+            lambda group: membership.group_changed(group),
+            jobs=jobs.cache,
+            members=lambda key: membership.pods(key),
+            look=self._touched,
+        )
+        membership = Membership(own.cache, jobs.cache, self._touched, groups.get, groups.part)
         ledger = Ledger([own.cache, foreign.cache], nodes.cache)
         for what, reflector in reflectors.items():
             self._kube_metrics.follow(what, reflector)
@@ -179,7 +186,10 @@ class Bridge:
                 Teller(kube, slurm, events, settings.status, self._may_act),
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
+                settings.gangs,
             )
+            if settings.gangs.write_status:
+                leadership.also(GroupStatus(kube, own.cache, groups, settings.status, self._may_act).run, "group status")
             if settings.nodes.register:
                 controller = NodeController(
                     nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry

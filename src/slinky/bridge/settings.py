@@ -13,6 +13,7 @@ from slinky.kube.objects import LabelSelector
 
 __all__ = [
     "AdmissionSettings",
+    "GangSettings",
     "Help",
     "LeaderSettings",
     "NodeSettings",
@@ -44,6 +45,21 @@ class Windows(_Section, frozen=True):
         int, Help("Pending jobs a namespace may have in Slurm; the rest waits in the bridge, and moves up as jobs start.")
     ] = 1000
     total: Annotated[int, Help("Pending jobs of all namespaces together.")] = 10000
+
+
+class GangSettings(_Section, frozen=True):
+    """Pods that start together: of PodGroups, Jobs, JobSets, LeaderWorkerSets."""
+
+    replacement_seconds: Annotated[
+        float,
+        Help(
+            "How long the allocation of a gang whose pods are all gone is kept, if whoever made them is about to make others: a JobSet that restarts, a Job that tries again, a group that is made anew."
+        ),
+    ] = 60.0
+    write_status: Annotated[
+        bool,
+        Help("Write the status of PodGroups, as their APIs ask; not where another controller writes it (that of scheduler-plugins, say)."),
+    ] = True
 
 
 class SlurmSettings(_Section, frozen=True):
@@ -159,6 +175,7 @@ class Settings(_Section, frozen=True):
         default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
     )
     windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
+    gangs: Annotated[GangSettings, Help("Pods that start together.")] = GangSettings()
     slurm: Annotated[SlurmSettings, Help("How slurmrestd is reached.")] = SlurmSettings()
     nodes: Annotated[NodeSettings, Help("Nodes that Slurm gets to know.")] = NodeSettings()
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
@@ -209,6 +226,10 @@ def _checked(settings: Settings, path: Path) -> Settings:
             raise SettingsError(f"{path}: {name} is {number}; it must be 1 or more, as none means all to Slurm")
     if settings.windows.namespace < 1 or settings.windows.total < 1:
         raise SettingsError(f"{path}: windows.namespace and windows.total must be 1 or more, or nothing would ever be submitted")
+    if settings.gangs.replacement_seconds < 0:
+        raise SettingsError(
+            f"{path}: gangs.replacementSeconds is {settings.gangs.replacement_seconds:g}; it must be 0 (give back at once) or more"
+        )
     ours = settings.admission
     if bool(ours.certificate_file) != bool(ours.key_file):
         raise SettingsError(f"{path}: admission.certificateFile and admission.keyFile go together; give both, or none to have one made")

@@ -42,7 +42,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescription:
     said = workload.settings
-    needs = _largest(needs_of(pod) for pod in workload.pods)
+    needs = _largest(needs_of(pod) for pod in workload.everyone)
     cpus = said.cpus_per_task or max(whole(needs.cpu), 0) or site.default_cpus
     job = JobDescription(
         name=(said.job_name or f"{workload.namespace}/{workload.name}")[:MOST_NAME],
@@ -57,7 +57,7 @@ def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescriptio
         constraints=said.constraints,
         priority=said.priority,
         time_limit=said.time_limit or workload.time_limit,
-        tasks=len(workload.pods),
+        tasks=len(workload.everyone),
         cpus_per_task=cpus,
         shared=_shared(said.exclusive, site),
         mcs_label=site.mcs_label or None,
