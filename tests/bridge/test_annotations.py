@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge.annotations import AnnotationError, JobSettings, old_names, read_settings
+from slinky.bridge.annotation_values import Moment, Signal, Switches
+from slinky.bridge.annotations import SUFFIXES, AnnotationError, JobSettings, old_names, read_settings
 
 P = "slurmjob.slinky.slurm.net/"
 
@@ -32,6 +33,31 @@ P = "slurmjob.slinky.slurm.net/"
         ("timelimit", "2-12", JobSettings(time_limit=3600)),
         ("timelimit", "0:30", JobSettings(time_limit=1)),
         ("user-id", "alice", JobSettings(user_id="alice")),
+        ("begin", "2027-01-31T18:00", JobSettings(begin=Moment(1801418400))),
+        ("begin", "2027-01-31T18:00:00+01:00", JobSettings(begin=Moment(1801414800))),
+        ("begin", "now", JobSettings(begin=Moment(0, relative=True))),
+        ("begin", "now+90", JobSettings(begin=Moment(90, relative=True))),
+        ("begin", "now+1hour", JobSettings(begin=Moment(3600, relative=True))),
+        ("deadline", "now+2days", JobSettings(deadline=Moment(172800, relative=True))),
+        ("deadline", "1801418400", JobSettings(deadline=Moment(1801418400))),
+        ("comment", "for the paper, please", JobSettings(comment="for the paper, please")),
+        ("contiguous", "true", JobSettings(contiguous=True)),
+        ("dependency", "afterok:17", JobSettings(dependency="afterok:17")),
+        ("dependency", "after:17+5:18", JobSettings(dependency="after:17+5:18")),
+        ("dependency", "afterany:17:18_3,singleton", JobSettings(dependency="afterany:17:18_3,singleton")),
+        ("dependency", "afterok:1?AfterNotOk:2", JobSettings(dependency="afterok:1?afternotok:2")),
+        ("exclude", "n[08-10],login,n09", JobSettings(exclude=("n08", "n09", "n10", "login"))),
+        ("nice", "-5", JobSettings(nice=-5)),
+        ("nice", "100", JobSettings(nice=100)),
+        ("ntasks-per-node", "4", JobSettings(tasks_per_node=4)),
+        ("prefer", "a100&nvlink", JobSettings(prefer="a100&nvlink")),
+        ("segment", "8", JobSettings(segment=8)),
+        ("signal", "USR1", JobSettings(signal=Signal("USR1", 60))),
+        ("signal", "SIGTERM@300", JobSettings(signal=Signal("TERM", 300))),
+        ("signal", "10@5", JobSettings(signal=Signal("USR1", 5))),
+        ("switches", "1", JobSettings(switches=Switches(1))),
+        ("switches", "2@1:30:00", JobSettings(switches=Switches(2, 5400))),
+        ("licenses", "matlab@srv:2,idl", JobSettings(licenses="matlab@srv:2,idl")),
     ],
 )
 def test_what_is_right_is_read(suffix: str, text: str, settings: JobSettings) -> None:
@@ -54,6 +80,30 @@ def test_what_is_right_is_read(suffix: str, text: str, settings: JobSettings) ->
         ("timelimit", "0", "a time above zero"),
         ("timelimit", "soon", "minutes, or a time such as 90"),
         ("wckey", "x" * 2000, "at most 1024 characters"),
+        ("begin", "tomorrow", "a time such as 2027-01-31T18:00"),
+        ("begin", "now-1hour", "a time such as"),
+        ("deadline", "17", "a time such as"),
+        ("deadline", "2150-01-01", "a time such as"),
+        ("comment", "é" * 600, "a text of one line and at most 1000 bytes"),
+        ("contiguous", "yes", "true or false"),
+        ("dependency", "afterok", "after:JOB"),
+        ("dependency", "expand:17", "after:JOB"),
+        ("dependency", "afterok:1,afterok:2?singleton", "after:JOB"),
+        ("dependency", "afterok:17+5", "after:JOB"),
+        ("exclude", "n[1-", "names of Slurm's nodes such as n1,n2"),
+        ("exclude", "n[1-99999]", "names of Slurm's nodes"),
+        ("exclude", "-w n1", "names of Slurm's nodes"),
+        ("licenses", "matlab:x", "licences as Slurm writes them"),
+        ("nice", "high", "a whole number from -"),
+        ("nice", "2147483647", "a whole number from -"),
+        ("ntasks-per-node", "0", "a whole number from 1 on"),
+        ("prefer", "", "a text of one line"),
+        ("segment", "x", "a whole number from 1 on"),
+        ("signal", "B:USR1@60", "a signal, and the seconds before the end"),
+        ("signal", "USR3", "a signal, and"),
+        ("signal", "KILL@60", "a signal, and"),
+        ("switches", "1@soon", "a number of switches"),
+        ("switches", "0", "a number of switches"),
     ],
 )
 def test_what_is_wrong_is_refused_with_what_would_be_right(suffix: str, text: str, right: str) -> None:
@@ -79,7 +129,7 @@ def test_the_names_from_before_are_pointed_out() -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(["account", "gres", "timelimit", "priority", "exclusive", "mem-per-node", "nonsense"]).map(P.__add__), st.text()
+        st.sampled_from([*sorted(SUFFIXES), "nonsense"]).map(P.__add__), st.text() | st.from_regex(r"[\w+@:,\[\]-]{1,12}", fullmatch=True)
     )
 )
 def test_any_text_is_read_or_refused(annotations: dict[str, str]) -> None:

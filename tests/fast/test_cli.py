@@ -11,6 +11,7 @@ from tests.conftest import Cli
         [],
         ["sandbox"],
         ["demo"],
+        ["translate"],
         ["bridge"],
         *(["bridge", c] for c in ["run", "admission", "webhooks", "settings"]),
         *(["sandbox", c] for c in ["up", "down", "list", "status", "logs", "env", "kubectl", "slurm", "shell", "restart", "bridge"]),

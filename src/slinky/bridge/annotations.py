@@ -5,28 +5,32 @@ saying what would be right. Nothing is guessed and nothing that begins with our 
 """
 
 import difflib
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from slinky.bridge import annotation_values as values
+from slinky.bridge.annotation_values import Moment, Signal, Switches
 from slinky.bridge.keys import OLD_SETTINGS, SETTINGS
-from slinky.bridge.quantities import QuantityError, mebibytes, quantity, whole
 
-__all__ = ["AnnotationError", "JobSettings", "old_names", "read_settings"]
+__all__ = ["SUFFIXES", "AnnotationError", "JobSettings", "old_names", "read_settings", "suffix_of"]
 
 MOST_TEXT = 1024
-MOST_PRIORITY = 2**32 - 3  # the two above it mean "unset" and "infinite" to Slurm
-MOST_NODES = 2**31 - 1
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was said; None is what was not. `time_limit` in minutes, memory in MiB. `exclusive` as Slurm's `shared` puts it: "" is sharing, None is not said."""
 
     account: str | None = None
+    begin: Moment | None = None
+    comment: str | None = None
     constraints: str | None = None
+    contiguous: bool | None = None
     cpus_per_task: int | None = None
+    deadline: Moment | None = None
+    dependency: str | None = None
+    exclude: tuple[str, ...] = ()
     exclusive: str | None = None
     gang: bool | None = None
     gres: str | None = None
@@ -36,10 +40,16 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_nodes: int | None = None
     memory_per_node: int | None = None
     min_nodes: int | None = None
+    nice: int | None = None
     partition: str | None = None
+    prefer: str | None = None
     priority: int | None = None
     qos: str | None = None
     reservation: str | None = None
+    segment: int | None = None
+    signal: Signal | None = None
+    switches: Switches | None = None
+    tasks_per_node: int | None = None
     time_limit: int | None = None
     user_id: str | None = None
     wckey: str | None = None
@@ -53,118 +63,46 @@ class AnnotationError(ValueError):
         super().__init__("; ".join(problems))
 
 
-def _name(text: str) -> str:
-    if not re.fullmatch(r"[\w.@+-]+", text):
-        raise ValueError("a name of letters, digits, dots, dashes and underscores")
-    return text
-
-
-def _names(text: str) -> str:
-    if not re.fullmatch(r"[\w.@+-]+(,[\w.@+-]+)*", text):
-        raise ValueError("a name, or several separated by commas")
-    return text
-
-
-def _text(text: str) -> str:
-    if not text or not text.isprintable():
-        raise ValueError("a text of one line")
-    return text
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"\d{1,10}", text) or not 1 <= int(text) <= MOST_NODES:
-        raise ValueError("a whole number from 1 on")
-    return int(text)
-
-
-def _cpus(text: str) -> int:
-    return _positive(text, whole, "a number of CPUs above zero, such as 4 or 500m (which is rounded up)")
-
-
-def _memory(text: str) -> int:
-    return _positive(text, mebibytes, "an amount of memory above zero, such as 16Gi")
-
-
-def _positive(text: str, rounded: Callable[[Any], int], right: str) -> int:
-    try:
-        value = quantity(text)
-    except QuantityError:
-        raise ValueError(right) from None
-    if value <= 0:
-        raise ValueError(right)
-    return rounded(value)
-
-
-def _priority(text: str) -> int:
-    if not re.fullmatch(r"\d{1,10}", text) or int(text) > MOST_PRIORITY:
-        raise ValueError(f"a whole number from 0 (held) to {MOST_PRIORITY}")
-    return int(text)
-
-
-def _exclusive(text: str) -> str:
-    known = {"true": "none", "false": "", "user": "user", "mcs": "mcs", "topo": "topo"}
-    if text.lower() not in known:
-        raise ValueError(
-            "true (whole nodes), false (nodes are shared), user, mcs or topo (shared with the same user, label or topology only)"
-        )
-    return known[text.lower()]
-
-
-def _yes(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("true or false")
-    return text.lower() == "true"
-
-
-_TIME = re.compile(
-    r"(?:(?P<days>\d+)-(?P<dh>\d+)(?::(?P<dm>\d+)(?::(?P<ds>\d+))?)?|(?P<h>\d+):(?P<hm>\d+):(?P<hs>\d+)|(?P<m>\d+):(?P<ms>\d+)|(?P<minutes>\d+))"
-)
-
-
-def _minutes(text: str) -> int:
-    """Minutes, or a time as Slurm writes it: M:S, H:M:S, D-H, D-H:M, D-H:M:S. Rounded up."""
-    found = _TIME.fullmatch(text)
-    if not found:
-        raise ValueError("minutes, or a time such as 90, 1:30:00 or 2-12:00:00")
-    part = {name: int(value) for name, value in found.groupdict("0").items()}
-    hours = part["days"] * 24 + part["dh"] + part["h"]
-    seconds = ((hours * 60) + part["dm"] + part["hm"] + part["m"] + part["minutes"]) * 60 + part["ds"] + part["hs"] + part["ms"]
-    if not 1 <= seconds <= MOST_NODES * 60:
-        raise ValueError("a time above zero")
-    return -(-seconds // 60)
-
-
-_GRES = re.compile(r"(?:gres[:/])?[\w.-]+(?:[:=][\w.-]+){0,2}")
-
-
-def _gres(text: str) -> str:
-    if not all(_GRES.fullmatch(word) for word in text.split(",")):
-        raise ValueError("generic resources per node as Slurm writes them, such as gpu:2 or gres/gpu:h100:4")
-    return text
-
-
 # Suffix → (field, reader). The field is what `JobSettings` calls it.
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "account": ("account", _name),
-    "constraints": ("constraints", _text),
-    "cpu-per-task": ("cpus_per_task", _cpus),
-    "exclusive": ("exclusive", _exclusive),
-    "gang": ("gang", _yes),
-    "gres": ("gres", _gres),
-    "group-id": ("group_id", _name),
-    "job-name": ("job_name", _text),
-    "licenses": ("licenses", _text),
-    "max-nodes": ("max_nodes", _count),
-    "mem-per-node": ("memory_per_node", _memory),
-    "min-nodes": ("min_nodes", _count),
-    "partition": ("partition", _names),
-    "priority": ("priority", _priority),
-    "qos": ("qos", _name),
-    "reservation": ("reservation", _names),
-    "timelimit": ("time_limit", _minutes),
-    "user-id": ("user_id", _name),
-    "wckey": ("wckey", _name),
+    "account": ("account", values.name),
+    "begin": ("begin", values.moment),
+    "comment": ("comment", values.comment),
+    "constraints": ("constraints", values.text),
+    "contiguous": ("contiguous", values.yes),
+    "cpu-per-task": ("cpus_per_task", values.cpus),
+    "deadline": ("deadline", values.moment),
+    "dependency": ("dependency", values.dependency),
+    "exclude": ("exclude", values.nodes),
+    "exclusive": ("exclusive", values.exclusive),
+    "gang": ("gang", values.yes),
+    "gres": ("gres", values.gres),
+    "group-id": ("group_id", values.name),
+    "job-name": ("job_name", values.text),
+    "licenses": ("licenses", values.licenses),
+    "max-nodes": ("max_nodes", values.count),
+    "mem-per-node": ("memory_per_node", values.memory),
+    "min-nodes": ("min_nodes", values.count),
+    "nice": ("nice", values.nice),
+    "ntasks-per-node": ("tasks_per_node", values.count),
+    "partition": ("partition", values.names),
+    "prefer": ("prefer", values.text),
+    "priority": ("priority", values.priority),
+    "qos": ("qos", values.name),
+    "reservation": ("reservation", values.names),
+    "segment": ("segment", values.count),
+    "signal": ("signal", values.signal),
+    "switches": ("switches", values.switches),
+    "timelimit": ("time_limit", values.minutes),
+    "user-id": ("user_id", values.name),
+    "wckey": ("wckey", values.name),
 }
+SUFFIXES = frozenset(_READERS)
+
+
+def suffix_of(field: str) -> str:
+    """What the annotation for a field of `JobSettings` is called after the prefix."""
+    return next(suffix for suffix, (known, _) in _READERS.items() if known == field)
 
 
 def read_settings(annotations: Mapping[str, str]) -> JobSettings:

@@ -24,6 +24,7 @@ from slinky.bridge.leadership import Leadership
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.needs import counted_of, needs_of
 from slinky.bridge.node_controller import NodeController
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
@@ -48,7 +49,7 @@ from slinky.kube import (
     Pod,
     Reflector,
 )
-from slinky.kube.objects import Meta, PodSpec, PodStatus
+from slinky.kube.objects import ContainerStatus, Meta, PodSpec, PodStatus
 from slinky.slurm import TLS, Credentials, JobCompletion, SlurmClient, TokenFile
 
 __all__ = ["Bridge", "site_of"]
@@ -86,7 +87,26 @@ def _shrunk(pod: Pod) -> Pod:
         overhead=pod.spec.overhead,
         resources=pod.spec.resources,
     )
-    return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=PodStatus(phase=pod.status.phase))
+    return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=_shrunk_status(pod))
+
+
+def _shrunk_status(pod: Pod) -> PodStatus:
+    """Whether it is over; and what its containers were given, where a resize makes that count."""
+    if counted_of(pod) == needs_of(pod):
+        return PodStatus(phase=pod.status.phase)
+    status = pod.status
+    return PodStatus(
+        phase=status.phase,
+        conditions=tuple(found for found in status.conditions if found.type == "PodResizePending"),
+        container_statuses=tuple(map(_given, status.container_statuses)),
+        init_container_statuses=tuple(map(_given, status.init_container_statuses)),
+        resources=status.resources,
+        allocated_resources=status.allocated_resources,
+    )
+
+
+def _given(status: ContainerStatus) -> ContainerStatus:
+    return ContainerStatus(name=status.name, allocated_resources=status.allocated_resources, resources=status.resources)
 
 
 class Bridge:
@@ -155,7 +175,7 @@ class Bridge:
             look=self._touched,
         )
         membership = Membership(own.cache, jobs.cache, self._touched, groups.get, groups.part)
-        ledger = Ledger([own.cache, foreign.cache], nodes.cache)
+        ledger = Ledger([own.cache], nodes.cache, foreign=[foreign.cache], mapped=settings.gres)
         for what, reflector in reflectors.items():
             self._kube_metrics.follow(what, reflector)
             health.ready(what, partial(_not_listed, reflector.cache))

@@ -1,44 +1,86 @@
-"""What Kubernetes counts on each node: the check before binding.
+"""What Kubernetes counts on each node: where a pod could go, and the check before binding.
 
-Comes in: the caches of nodes and of all pods, and what we have bound ourselves a moment ago. Goes out: whether these pods fit on that node now, and if not, what is in the way. What must stay true: a pod counts
-from the moment we bind it, seen or not, until its containers are gone; a dying pod counts; pods of other schedulers count. Slurm's word alone is not enough: it knows nothing of DaemonSets, and gives a node away
-before the containers of the last pod are gone.
+Comes in: the caches of nodes and of all pods, and what we have bound ourselves a moment ago. Goes out: whether these pods fit on that node now, and if not, what is in the way; and which nodes a pod must not be sent to for want of
+something that Slurm does not count. What must stay true: a pod counts from the moment we bind it, seen or not, until its containers are gone; a dying pod counts; pods of other schedulers count; one that is resized counts with the
+larger of both sizes. Slurm's word alone is not enough: it knows nothing of DaemonSets, and gives a node away before the containers of the last pod are gone.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
-from slinky.bridge.needs import needs_of
+from slinky.bridge.needs import Needs, counted_of, needs_of
 from slinky.bridge.quantities import quantity
+from slinky.bridge.room import counted_by_slurm, room_refusal, written
 from slinky.kube import Cache, Change, Key, Node, Pod
 
 __all__ = ["Ledger"]
 
 NOTHING = Fraction(0)
 MOST_SHAPES = 4096
+MOST_ANSWERS = 64  # remembered of a node, by the shape of the pod that was asked for
 Amounts = dict[str, Fraction]
+Shape = tuple[tuple[str, Fraction], ...]
 
 
 class Ledger:
-    """`pods` are the caches that together hold all pods. `freed(node)` is called when something on a node goes away."""
+    """`pods` and `foreign` are the caches that together hold all pods; those in `foreign` are other schedulers'. `mapped` are the resources that stand for a GRES in Slurm. `freed(node)` is called when something on a node goes away,
+    or there is more of it.
+    """
 
-    def __init__(self, pods: Iterable[Cache[Pod]], nodes: Cache[Node]) -> None:
+    def __init__(
+        self, pods: Iterable[Cache[Pod]], nodes: Cache[Node], foreign: Iterable[Cache[Pod]] = (), mapped: Iterable[str] = ()
+    ) -> None:
         self._nodes = nodes
+        self._by_slurm = counted_by_slurm(mapped)
         self.freed: Callable[[str], None] = lambda _: None
         self._counted: dict[str, tuple[str, Amounts]] = {}  # pod's UID → its node, what it takes
+        self._foreigners: set[str] = set()  # of those, other schedulers'
         self._used: dict[str, Amounts] = {}
+        self._used_by_others: dict[str, Amounts] = {}
         self._on: dict[str, set[str]] = {}
         self._names: dict[str, Key] = {}
-        self._shapes: dict[tuple[tuple[str, Fraction], ...], Amounts] = {}
-        for cache in pods:
-            for pod in cache.list():
-                self._note(pod)
-            cache.subscribe(self._changed)
+        self._shapes: dict[Shape, Amounts] = {}
+        self._answers: dict[str, dict[Shape, str]] = {}  # by node; forgotten when anything changes there
+        for caches, is_foreign in ((pods, False), (foreign, True)):
+            for cache in caches:
+                cache.subscribe(partial(self._changed, is_foreign=is_foreign))
+        nodes.subscribe(self._node_changed)
+
+    def refusals(self, pod: Pod) -> dict[str, str]:
+        """The nodes that it must not be sent to now, and why: those that could never hold it, and those that are full of what Slurm does not count. What Slurm counts and has given to others is not among it: that is what its queue is for."""
+        needs = needs_of(pod)
+        shape = _shape(needs.amounts)
+        found: dict[str, str] = {}
+        for node in self._nodes.list():
+            if refusal := self._answer(node, needs, shape):
+                found[node.metadata.name] = refusal
+        return found
+
+    def refusal(self, pod: Pod, node: str) -> str:
+        """The same for one node."""
+        known = self._nodes.by_key(Key("", node))
+        if known is None:
+            return f"Kubernetes has no node {node}"
+        needs = needs_of(pod)
+        return self._answer(known, needs, _shape(needs.amounts))
+
+    def _answer(self, node: Node, needs: Needs, shape: Shape) -> str:
+        name = node.metadata.name
+        answers = self._answers.setdefault(name, {})
+        found = answers.get(shape)
+        if found is None:
+            if len(answers) >= MOST_ANSWERS:
+                answers.clear()
+            used, others = self._used.get(name, {}), self._used_by_others.get(name, {})
+            found = answers[shape] = room_refusal(needs, node, used, others, self._by_slurm)
+        return found
 
     def assume(self, pod: Pod, node: str) -> None:
         """We are binding it: it counts from now on."""
         if pod.metadata.uid not in self._counted:
-            self._count(pod, node)
+            self._count(pod, node, is_foreign=False)
 
     def withdraw(self, pod: Pod) -> None:
         """The binding failed."""
@@ -57,7 +99,7 @@ class Ledger:
             text = known.status.allocatable.get(name)
             room = (quantity(text) if text is not None else NOTHING) - used.get(name, NOTHING)
             if amount > room:
-                return f"node {node} has {_written(max(room, NOTHING))} of {_written(amount)} {name} free{self._culprits(node, name)}"
+                return f"node {node} has {written(max(room, NOTHING))} of {written(amount)} {name} free{self._culprits(node, name)}"
         return ""
 
     def _culprits(self, node: str, name: str) -> str:
@@ -66,36 +108,49 @@ class Ledger:
         named = [who for amount, who in takers[:3] if amount]
         return f": {', '.join(named)}{' and others' if len(takers) > 3 else ''} there" if named else ""
 
-    def _changed(self, change: Change[Pod]) -> None:
-        if change.new is None:
-            if change.old is not None:
-                self._uncount(change.old.metadata.uid)
-        else:
-            self._note(change.new)
+    def _changed(self, change: Change[Pod], *, is_foreign: bool) -> None:
+        old, new = change.old, change.new
+        if new is None:
+            if old is not None:
+                self._uncount(old.metadata.uid)
+            return
+        if old is not None and old.metadata.uid != new.metadata.uid:
+            self._uncount(old.metadata.uid)
+            old = None
+        self._note(new, is_foreign=is_foreign, resized=old is not None and _sizes(old) != _sizes(new))
 
-    def _note(self, pod: Pod) -> None:
+    def _node_changed(self, change: Change[Node]) -> None:
+        old, new = change.old, change.new
+        if old is None or new is None or old.status.allocatable != new.status.allocatable:
+            self._answers.pop(change.key.name, None)
+            if new is not None:
+                self.freed(change.key.name)
+
+    def _note(self, pod: Pod, *, is_foreign: bool, resized: bool = False) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
         if pod.is_over:
             self._uncount(uid)
-        elif node and (uid not in self._counted or self._counted[uid][0] != node):
+        elif node and (resized or uid not in self._counted or self._counted[uid][0] != node):
             self._uncount(uid)
-            self._count(pod, node)
+            self._count(pod, node, is_foreign=is_foreign)
 
-    def _count(self, pod: Pod, node: str) -> None:
+    def _count(self, pod: Pod, node: str, *, is_foreign: bool) -> None:
         uid = pod.metadata.uid
-        amounts = self._shared({**needs_of(pod).amounts, "pods": Fraction(1)})
+        amounts = self._shared({**counted_of(pod).amounts, "pods": Fraction(1)})
         self._counted[uid] = (node, amounts)
         self._names[uid] = pod.key
         self._on.setdefault(node, set()).add(uid)
-        used = self._used.setdefault(node, {})
-        for name, amount in amounts.items():
-            used[name] = used.get(name, NOTHING) + amount
+        _add(self._used.setdefault(node, {}), amounts)
+        if is_foreign:
+            self._foreigners.add(uid)
+            _add(self._used_by_others.setdefault(node, {}), amounts)
+        self._answers.pop(node, None)
 
     def _shared(self, amounts: Amounts) -> Amounts:
         """One for all pods of a shape: there are many pods and few shapes."""
         if len(self._shapes) > MOST_SHAPES:
             self._shapes.clear()
-        return self._shapes.setdefault(tuple(sorted(amounts.items())), amounts)
+        return self._shapes.setdefault(_shape(amounts), amounts)
 
     def _uncount(self, uid: str) -> None:
         found = self._counted.pop(uid, None)
@@ -104,21 +159,38 @@ class Ledger:
         node, amounts = found
         del self._names[uid]
         self._on[node].discard(uid)
-        used = self._used[node]
-        for name, amount in amounts.items():
-            used[name] -= amount
+        _add(self._used[node], amounts, -1)
+        if uid in self._foreigners:
+            self._foreigners.discard(uid)
+            _add(self._used_by_others[node], amounts, -1)
         if not self._on[node]:
             del self._on[node], self._used[node]
+            self._used_by_others.pop(node, None)
+        self._answers.pop(node, None)
         self.freed(node)
+
+
+def _shape(amounts: Amounts) -> Shape:
+    return tuple(sorted(amounts.items()))
+
+
+def _sizes(pod: Pod) -> tuple[Any, ...]:
+    """What a pod's size depends on: what it asks for, what it was given, and whether the rest can be given."""
+    spec, status = pod.spec, pod.status
+    given = [
+        (found.name, found.resources, found.allocated_resources) for found in (*status.init_container_statuses, *status.container_statuses)
+    ]
+    pending = [found.reason for found in status.conditions if found.type == "PodResizePending"]
+    return (spec.containers, spec.init_containers, spec.resources, status.resources, status.allocated_resources, given, pending)
+
+
+def _add(total: Amounts, amounts: Amounts, times: int = 1) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, NOTHING) + amount * times
 
 
 def _total(all_amounts: Iterable[Amounts]) -> Amounts:
     total: Amounts = {}
     for amounts in all_amounts:
-        for name, amount in amounts.items():
-            total[name] = total.get(name, NOTHING) + amount
+        _add(total, amounts)
     return total
-
-
-def _written(amount: Fraction) -> str:
-    return str(amount) if amount.denominator == 1 else f"{float(amount):g}"

@@ -1,22 +1,24 @@
 """What a pod needs, summed as kube-scheduler sums it.
 
 Comes in: a pod. Goes out: `Needs`: exact quantities by resource name. Containers run together, init containers one after the other, sidecars (init
-containers that restart) beside all that come after them; overhead is on top; requests at pod level stand in for the sum of the containers'. What must stay true:
-what Slurm sets aside is never less than what Kubernetes counts.
+containers that restart) beside all that come after them; overhead is on top; requests at pod level stand in for the sum of the containers'. A pod that is on a node counts with
+what it was given there too, where it is being resized: the larger of what it asks for, what the kubelet has granted and what it has set. What must stay true:
+what Slurm sets aside is never less than what Kubernetes counts; huge pages are a resource of their own and no part of memory.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 
 import msgspec
 
 from slinky.bridge.quantities import quantity
-from slinky.kube.objects import Container, Pod
+from slinky.kube.objects import Container, ContainerStatus, Pod, ResourceNeeds
 
-__all__ = ["Needs", "needs_of"]
+__all__ = ["Needs", "counted_of", "needs_of", "unmapped"]
 
 NOTHING = Fraction(0)
 POD_LEVEL = ("cpu", "memory", "hugepages-")
+HUGE_PAGES = "hugepages-"
 
 Amounts = dict[str, Fraction]
 
@@ -39,25 +41,71 @@ class Needs(msgspec.Struct, frozen=True):
 
 
 def needs_of(pod: Pod) -> Needs:
-    """Raises QuantityError only where the API server let a malformed quantity pass, which it does not."""
+    """Of a pod that is to be scheduled. Raises QuantityError only where the API server let a malformed quantity pass, which it does not."""
+    return _needs(pod, _requests)
+
+
+def counted_of(pod: Pod) -> Needs:
+    """Of a pod that is on a node: also what it has there while a resize is under way, or could not be done."""
+    statuses = {status.name: status for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
+    refused = any(found.type == "PodResizePending" and found.reason == "Infeasible" for found in pod.status.conditions)
+
+    def granted(container: Container) -> Amounts:
+        asked, status = _requests(container), statuses.get(container.name)
+        return asked if status is None or status.resources is None else _effective(asked, status, refused=refused)
+
+    needs = _needs(pod, granted)
+    given = pod.status.resources
+    if given is None or pod.spec.resources is None:
+        return needs
+    total, overhead = dict(needs.amounts), _amounts(pod.spec.overhead, {})
+    granted_to_pod = _most(_amounts(given.requests, {}), _amounts(pod.status.allocated_resources, {}))
+    for name in pod.spec.resources.requests:
+        if name.startswith(POD_LEVEL):
+            asked = quantity(pod.spec.resources.requests[name])
+            there = granted_to_pod.get(name, NOTHING)
+            total[name] = (there if refused else max(there, asked)) + overhead.get(name, NOTHING)
+    return Needs({name: amount for name, amount in total.items() if amount > 0})
+
+
+def unmapped(pod: Pod, mapped: Iterable[str]) -> set[str]:
+    """The extended resources that it asks for and that no GRES stands for: Slurm does not count them, so Kubernetes' count alone decides where it may go."""
+    return {name for name in needs_of(pod).amounts if "/" in name} - set(mapped)
+
+
+def _needs(pod: Pod, of: Callable[[Container], Amounts]) -> Needs:
     spec = pod.spec
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.init_containers:
         if container.restart_policy == "Always":
-            sidecars = _sum(sidecars, _requests(container))
+            sidecars = _sum(sidecars, of(container))
             peak = _most(peak, sidecars)
         else:
             peak = _most(peak, _sum(sidecars, _requests(container)))
     running = sidecars
     for container in spec.containers:
-        running = _sum(running, _requests(container))
+        running = _sum(running, of(container))
     total = _most(running, peak)
     if spec.resources:
-        own = _amounts(spec.resources.requests, spec.resources.limits)
-        total |= {name: amount for name, amount in own.items() if name.startswith(POD_LEVEL)}
+        total |= _at_pod_level(spec.resources, total)
     total = _sum(total, _amounts(spec.overhead, {}))
     return Needs({name: amount for name, amount in total.items() if amount > 0})
+
+
+def _at_pod_level(own: ResourceNeeds, containers: Amounts) -> Amounts:
+    """A limit without a request is one, unless the containers have requests: then those are. As the API server fills it in; a pod that comes from it has the requests."""
+    found = {name: quantity(text) for name, text in own.requests.items() if name.startswith(POD_LEVEL)}
+    for name, text in own.limits.items():
+        if name.startswith(POD_LEVEL) and name not in found and (name.startswith(HUGE_PAGES) or name not in containers):
+            found[name] = quantity(text)
+    return found
+
+
+def _effective(asked: Amounts, status: ContainerStatus, *, refused: bool) -> Amounts:
+    """`refused`: the kubelet said that the resize can never be done, so what is asked for does not count."""
+    there = _most(_amounts(status.resources.requests, {}) if status.resources else {}, _amounts(status.allocated_resources, {}))
+    return there if refused else _most(asked, there)
 
 
 def _requests(container: Container) -> Amounts:

@@ -69,7 +69,7 @@ class Reconciler:
         self._window = window
         self._teller = teller
         self._metrics = metrics
-        self.succession = Succession(membership, groups, executor.describe, (gangs or GangSettings()).replacement_seconds)
+        self.succession = Succession(membership, groups, executor.site, (gangs or GangSettings()).replacement_seconds)
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.known: dict[WorkloadKey, Known] = {}

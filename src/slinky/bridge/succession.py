@@ -13,9 +13,9 @@ from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.plan import JobView, PodView
 from slinky.bridge.task import PerTask, per_task
+from slinky.bridge.translate import Site, translate
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, lineage_of
 from slinky.kube import Job, Pod
-from slinky.slurm import JobDescription
 
 __all__ = ["NOTHING_MORE", "Prospects", "Succession", "fits", "without"]
 
@@ -38,12 +38,12 @@ class Succession:
         self,
         membership: Membership,
         groups: Callable[[WorkloadKey], PodGroup | None],
-        describe: Callable[[Workload], JobDescription],
+        site: Site,
         seconds: float,
     ) -> None:
         self._membership = membership
         self._groups = groups
-        self._describe = describe
+        self._site = site
         self.seconds = seconds
 
     def prospects(self, key: WorkloadKey, known: Known | None = None) -> Prospects:
@@ -80,7 +80,7 @@ class Succession:
         others = bool(known.lineage and made_by and made_by != known.lineage)
         if others or _too_few(workload, new, known.submission.tasks):
             return apart | new
-        asked = per_task(self._describe(_only(workload, new)))
+        asked = per_task(translate(_only(workload, new), self._site))
         return apart if fits(asked, known.submission.task) else apart | new
 
 

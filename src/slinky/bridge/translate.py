@@ -7,16 +7,18 @@ One pod is one task. A gang is one job of as many tasks as it has pods, several 
 two tasks share one. Pods of a gang that need different amounts get the largest for all.
 """
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 import msgspec
 
+from slinky.bridge.annotation_values import Moment
 from slinky.bridge.marker import comment_for
 from slinky.bridge.needs import Needs, needs_of
 from slinky.bridge.quantities import mebibytes, whole
 from slinky.bridge.workload import Workload
-from slinky.slurm import JobDescription
+from slinky.slurm import JobDescription, compress
 
 __all__ = ["GPU_RESOURCES", "Site", "translate"]
 
@@ -67,7 +69,7 @@ def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescriptio
     )
     job = _with_memory(job, workload, mebibytes(needs.memory) or site.default_memory_mib)
     job = _with_gres(job, workload, needs, site)
-    return _with_nodes(job, workload)
+    return _with_wishes(_with_nodes(job, workload), workload)
 
 
 def _with_memory(job: JobDescription, workload: Workload, per_pod: int) -> JobDescription:
@@ -104,6 +106,39 @@ def _with_nodes(job: JobDescription, workload: Workload) -> JobDescription:
     elif most and not least:
         least = 1
     return msgspec.structs.replace(job, minimum_nodes=least, maximum_nodes=most)
+
+
+def _with_wishes(job: JobDescription, workload: Workload) -> JobDescription:
+    """What is handed on as it was said. Tasks per node, switches and the like are about nodes side by side: they mean something for a gang only."""
+    said = workload.settings
+    now = max((pod.metadata.creation_timestamp for pod in workload.pods if pod.metadata.creation_timestamp), default=None)
+    job = msgspec.structs.replace(
+        job,
+        nice=said.nice,
+        dependency=said.dependency,
+        comment=said.comment,
+        prefer=said.prefer,
+        excluded_nodes=[compress(said.exclude)] if said.exclude else None,
+        begin_time=_moment(said.begin, now),
+        deadline=_moment(said.deadline, now),
+    )
+    if not workload.is_gang:
+        return job
+    return msgspec.structs.replace(
+        job,
+        contiguous=said.contiguous or None,
+        segment_size=said.segment,
+        required_switches=said.switches.count if said.switches else None,
+        wait_for_switch=said.switches.seconds if said.switches else None,
+        tasks_per_node=said.tasks_per_node,
+    )
+
+
+def _moment(said: Moment | None, now: dt.datetime | None) -> int | None:
+    """What is said from now on counts from the creation of the youngest pod, so that it is the same however often the job is submitted. A pod that was never created (a file, say) has no such moment."""
+    if said is None or (said.relative and now is None):
+        return None
+    return said.at(now) if now else said.seconds
 
 
 def _shared(exclusive: str | None, site: Site) -> list[str] | None:

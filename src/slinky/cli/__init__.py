@@ -12,6 +12,7 @@ from slinky.cli.demo import demo
 from slinky.cli.sandbox import sandbox
 from slinky.cli.sandbox_bridge import bridge as bridge_on_a_sandbox
 from slinky.cli.slurm import slurm
+from slinky.cli.translate import translate
 from slinky.kube import KubeError
 from slinky.sandbox import SandboxError
 from slinky.slurm import SlurmError
@@ -29,6 +30,7 @@ sandbox.add_command(bridge_on_a_sandbox)
 slinky.add_command(sandbox)
 slinky.add_command(demo)
 slinky.add_command(slurm)
+slinky.add_command(translate)
 bridge.add_command(run)
 slinky.add_command(bridge)
 

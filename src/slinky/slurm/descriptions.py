@@ -57,13 +57,16 @@ class JobDescription(msgspec.Struct, kw_only=True, omit_defaults=True):
     prefer: str | None = None
     excluded_nodes: list[str] | None = None
     required_nodes: list[str] | None = None
+    contiguous: bool | None = None
     required_switches: int | Infinite | None = None
+    wait_for_switch: int | None = None
     segment_size: int | Infinite | None = None
     shared: list[str] | None = None
     licenses: str | None = None
     time_limit: int | Infinite | None = None
     time_minimum: int | Infinite | None = None
     begin_time: int | Infinite | None = None
+    deadline: int | None = None
     dependency: str | None = None
     priority: int | Infinite | None = None
     nice: int | None = None

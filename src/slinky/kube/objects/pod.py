@@ -174,6 +174,8 @@ class PodStatus(Record, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     nominated_node_name: str = ""
+    resources: ResourceNeeds | None = None  # what a pod with resources of its own (spec.resources) was given
+    allocated_resources: Mapping[str, str] = NOTHING
     pod_ip: str = msgspec.field(default="", name="podIP")
     host_ip: str = msgspec.field(default="", name="hostIP")
     start_time: dt.datetime | None = None

@@ -1,0 +1,53 @@
+"""Has this node room for this pod, as Kubernetes counts, in what Slurm does not?
+
+Comes in: what a pod needs, a node, and what is in use there. Goes out: an empty text, or what is missing, in words. Pure. What must stay true: a node that could never hold the pod is refused, whoever counts what is missing there; of
+resources that Slurm counts too (CPU, memory, and what the site maps to a GRES) only what pods of other schedulers take is held against a node, as the rest is for Slurm to queue for; of all others (ephemeral storage, huge pages, the
+number of pods, extended resources that no GRES stands for) everything is, while it is in use.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+from slinky.bridge.needs import Needs, needs_of
+from slinky.bridge.quantities import quantity
+from slinky.kube import Node, Pod
+
+__all__ = ["ONE_POD", "counted_by_slurm", "resource_refusal", "room_refusal", "written"]
+
+NOTHING = Fraction(0)
+ONE_POD = {"pods": Fraction(1)}
+
+
+def counted_by_slurm(mapped: Iterable[str]) -> frozenset[str]:
+    """`mapped` are the Kubernetes resources that stand for a GRES (the setting `gres`)."""
+    return frozenset({"cpu", "memory", *mapped})
+
+
+def resource_refusal(
+    pod: Pod,
+    node: Node,
+    used: Mapping[str, Fraction],
+    foreign: Mapping[str, Fraction] | None = None,
+    counted: frozenset[str] = counted_by_slurm(()),
+) -> str:
+    """`used` is what all pods on the node take, `pods` among it; `foreign` what those take that Slurm knows nothing of; `counted` what Slurm counts."""
+    return room_refusal(needs_of(pod), node, used, foreign or {}, counted)
+
+
+def room_refusal(
+    needs: Needs, node: Node, used: Mapping[str, Fraction], foreign: Mapping[str, Fraction], counted: frozenset[str] = frozenset()
+) -> str:
+    for name, amount in (needs.amounts | ONE_POD).items():
+        text = node.status.allocatable.get(name)
+        has = quantity(text) if text is not None else NOTHING
+        if amount > has:
+            return f"node {node.metadata.name} has {written(has)} {name} in all, and the pod asks for {written(amount)}"
+        room = has - (foreign if name in counted else used).get(name, NOTHING)
+        if amount > room:
+            others = " besides other schedulers' pods" if name in counted else ""
+            return f"node {node.metadata.name} has {written(max(room, NOTHING))} of {written(amount)} {name} free{others}"
+    return ""
+
+
+def written(amount: Fraction) -> str:
+    return str(amount) if amount.denominator == 1 else f"{float(amount):g}"
