@@ -110,7 +110,7 @@ class Reconciler:
         if not pods and not known.unsettled and (job is None or job.state in ("over", "lost")):
             self._forget(key, known)
             return
-        strangers = self.succession.strangers(pods, views, workload, job, known)
+        strangers = self.succession.strangers(key, pods, views, workload, job, known)
         views = without(views, strangers)
         wished = workload.wished_ranks if workload else {}
         placements = await self.binder.placements(key, views, job, known, wished)
@@ -231,7 +231,7 @@ class Reconciler:
         return sorted(self._membership.pods(key), key=rank_of)
 
     def _workload(self, key: WorkloadKey, pods: Sequence[Pod], known: Known) -> Workload | None:
-        job = self._membership.job_of(pods[0]) if pods else None
+        job = self._membership.named_job(key) or (self._membership.job_of(pods[0]) if pods else None)
         named = self._membership.named_group(pods[0]) if pods and key.kind == "Pod" else key
         try:
             return workload_of(key, pods, self._groups(named) if named else None, job)

@@ -65,23 +65,24 @@ class Succession:
         return now - known.vacant_since < self.seconds
 
     def strangers(
-        self, pods: Sequence[Pod], views: Sequence[PodView], workload: Workload | None, job: JobView | None, known: Known
+        self, key: WorkloadKey, pods: Sequence[Pod], views: Sequence[PodView], workload: Workload | None, job: JobView | None, known: Known
     ) -> set[str]:
         """Pods that wait and for which the workload's job is not, and never will be: they are for the next, when this one is over."""
         apart = set(known.written.apart)
-        if job is None or job.state in ("over", "lost") or workload is None or not workload.is_gang or known.submission is None:
+        if job is None or job.state in ("over", "lost") or key.kind == "Pod" or known.submission is None:
             return apart
-        key = workload.key
         known.lineage = known.lineage or _lineage(key, pods, {view.uid for view in views if view.job_id == job.job_id})
         new = {view.uid for view in views if view.state == "waiting" and not view.deleting and view.job_id != job.job_id} - apart
         if not new:
             return apart
         made_by = _lineage(key, pods, new)
-        others = bool(known.lineage and made_by and made_by != known.lineage)
-        if others or _too_few(workload, new, known.submission.tasks):
+        if known.lineage and made_by and made_by != known.lineage:
             return apart | new
+        if workload is None:
+            return apart
         asked = per_task(translate(_only(workload, new), self._site))
-        return apart if fits(asked, known.submission.task) else apart | new
+        holds = fits(asked, known.submission.task) and not _too_few(workload, new, known.submission.tasks)
+        return apart if holds else apart | new
 
 
 def _has_completed(job: Job) -> bool:
