@@ -6,10 +6,22 @@ from typing import Any
 from slinky.bridge.keys import JOB_ID
 from slinky.bridge.workload import rank_of
 from slinky.kube import PODS, PatchKind, Pod, Resource
-from slinky.slurm import Job
 from tests.bridge_sandbox.conftest import Team
 
-__all__ = ["JOBSETS", "SETS", "fail", "job_id", "jobset", "lws", "procids", "replicated", "until_bound", "until_pods"]
+__all__ = [
+    "FOR_EVER",
+    "JOBSETS",
+    "SETS",
+    "fail",
+    "job_id",
+    "jobset",
+    "lws",
+    "procids",
+    "replicated",
+    "until_anew",
+    "until_bound",
+    "until_pods",
+]
 
 JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", dict)
 SETS = Resource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", dict)
@@ -19,7 +31,7 @@ FOR_EVER = "3600s"
 
 def template(team: Team, cpus: int = 1, run_for: str = "", **spec: Any) -> dict[str, Any]:
     pod = team.pod("unnamed", cpus=cpus)["spec"]
-    return {"metadata": {"annotations": {RUN_FOR: run_for} if run_for else {}}, "spec": pod | spec}
+    return {"metadata": {"annotations": {RUN_FOR: run_for} if run_for else {}}, "spec": {**pod, **spec}}
 
 
 def replicated(
@@ -41,7 +53,7 @@ def replicated(
 def jobset(
     team: Team, name: str, *jobs: dict[str, Any], annotations: dict[str, str] | None = None, said: dict[str, str] | None = None, **spec: Any
 ) -> dict[str, Any]:
-    meta = {"name": name, "annotations": team.said(**(said or {})) | (annotations or {})}
+    meta = {"name": name, "annotations": {**team.said(**(said or {})), **(annotations or {})}}
     spec = {"replicatedJobs": list(jobs), "network": {"enableDNSHostnames": False}, **spec}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": spec}
 
@@ -53,7 +65,7 @@ def lws(
     pods = template(team, cpus, restartPolicy="Always")
     within = {key: more.pop(key) for key in ("restartPolicy", "subGroupPolicy") if key in more}
     spec = {"replicas": replicas, "leaderWorkerTemplate": {"size": size, "workerTemplate": pods, **within}, **more}
-    meta = {"name": name, "annotations": team.said() | (annotations or {})}
+    meta = {"name": name, "annotations": {**team.said(), **(annotations or {})}}
     return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": meta, "spec": spec}
 
 
@@ -78,6 +90,13 @@ async def until_bound(team: Team, prefix: str, count: int, seconds: float = 60) 
     return await until_pods(team, prefix, count, lambda pod: pod.spec.node_name and JOB_ID in pod.metadata.labels, "bound", seconds)
 
 
+async def until_anew(team: Team, prefix: str, count: int, gone: set[str], seconds: float = 60) -> list[Pod]:
+    """Bound, and none of them one of those that must be gone (by UID)."""
+    return await until_pods(
+        team, prefix, count, lambda pod: pod.spec.node_name and pod.metadata.uid not in gone, "made anew and bound", seconds
+    )
+
+
 def job_id(pods: list[Pod]) -> int:
     [found] = {int(pod.metadata.labels[JOB_ID]) for pod in pods}
     return found
@@ -92,8 +111,3 @@ async def fail(team: Team, pod: Pod, code: int = 3) -> None:
     ended = {"name": "c", "image": "none", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": {"exitCode": code}}}
     change = {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Failed", "containerStatuses": [ended]}}
     await team.kube.patch(PODS, pod.metadata.name, change, team.namespace, kind=PatchKind.MERGE, subresource="status")
-
-
-async def jobs_named(team: Team, *names: str) -> list[Job]:
-    found = {job.name: job for job in await team.slurm.jobs.list()}
-    return [found[f"{team.namespace}/{name}"] for name in names]

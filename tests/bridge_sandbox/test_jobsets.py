@@ -9,7 +9,7 @@ from slinky.kube import PODS, PatchKind
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import JobState
 from tests.bridge_sandbox.conftest import Team, open_team
-from tests.bridge_sandbox.sets import FOR_EVER, JOBSETS, fail, job_id, jobset, procids, replicated, until_bound, until_pods
+from tests.bridge_sandbox.sets import FOR_EVER, JOBSETS, fail, job_id, jobset, procids, replicated, until_anew, until_bound, until_pods
 from tests.conftest import Partition
 
 pytestmark = pytest.mark.sandbox
@@ -35,11 +35,11 @@ async def test_without_an_order_a_jobset_is_one_gang_in_rank_order(team: Team, s
 
 async def test_each_start_up_policy_has_its_gangs(team: Team) -> None:
     """In order, and after another is ready: two jobs that run side by side. After it is complete: one after the other."""
-    first = {"run_for": "3s"}
+    first: dict[str, Any] = {"run_for": "3s"}
     order = {"startupPolicy": {"startupPolicyOrder": "InOrder"}}
     await team.create(jobset(team, "inorder", replicated(team, "a", **first), replicated(team, "b", 2), **order))
     for status in ("Ready", "Complete"):
-        after = {"dependsOn": [{"name": "a", "status": status}]}
+        after: dict[str, Any] = {"dependsOn": [{"name": "a", "status": status}]}
         parts = [replicated(team, "a", **first), replicated(team, "b", 1, 2, **after), replicated(team, "c", **after)]
         await team.create(jobset(team, status.lower(), *parts))
     for name, later, tasks in (("inorder", "b", 2), ("ready", "b", 3), ("complete", "b", 3)):
@@ -75,9 +75,7 @@ async def test_a_jobset_that_restarts_keeps_its_allocation(team: Team) -> None:
         await fail(team, pods[1])
     for name, before in first.items():
         gone = {pod.metadata.uid for pod in before}
-        again = await until_pods(
-            team, f"{name}-", 4, lambda pod, gone=gone: pod.metadata.uid not in gone and pod.spec.node_name, "made anew and bound"
-        )  # type: ignore[misc]
+        again = await until_anew(team, f"{name}-", 4, gone)
         assert job_id(again) == job_id(before), name
         assert procids(again) == [0, 1, 2, 3]
     for name, before in first.items():

@@ -9,7 +9,7 @@ from slinky.bridge.leaderworkersets import place_in_group
 from slinky.kube import PODS, PatchKind, Pod
 from slinky.slurm import JobState
 from tests.bridge_sandbox.conftest import Team
-from tests.bridge_sandbox.sets import SETS, job_id, lws, procids, until_bound, until_pods
+from tests.bridge_sandbox.sets import SETS, job_id, lws, procids, until_anew, until_bound, until_pods
 
 pytestmark = pytest.mark.sandbox
 
@@ -78,9 +78,7 @@ async def test_a_pod_that_is_replaced_takes_its_place(team: Team) -> None:
         await team.kube.delete(PODS, pods[1].metadata.name, team.namespace)
     for name, pods in before.items():
         gone = {pods[1].metadata.uid} if name == "one" else {pod.metadata.uid for pod in pods}
-        now = await until_pods(
-            team, f"{name}-", 3, lambda pod, gone=gone: pod.metadata.uid not in gone and pod.spec.node_name, "there anew", 90
-        )  # type: ignore[misc]
+        now = await until_anew(team, f"{name}-", 3, gone, 90)
         assert job_id(now) == job_id(pods), name
         assert procids(now) == [0, 1, 2]
         kept = {pod.metadata.uid for pod in now} & {pod.metadata.uid for pod in pods}
