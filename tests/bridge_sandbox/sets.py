@@ -64,7 +64,7 @@ def lws(
     """`more`: `restartPolicy` and `subGroupPolicy` of the template, the rest of the spec."""
     pods = template(team, cpus, restartPolicy="Always")
     within = {key: more.pop(key) for key in ("restartPolicy", "subGroupPolicy") if key in more}
-    spec = {"replicas": replicas, "leaderWorkerTemplate": {"size": size, "workerTemplate": pods, **within}, **more}
+    spec: dict[str, Any] = {"replicas": replicas, "leaderWorkerTemplate": {"size": size, "workerTemplate": pods, **within}, **more}
     meta = {"name": name, "annotations": {**team.said(), **(annotations or {})}}
     return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": meta, "spec": spec}
 

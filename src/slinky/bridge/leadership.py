@@ -6,17 +6,21 @@ everything stops, and what was in memory is forgotten.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from slinky.bridge.adoption import Found, found_in, inheritance
+from slinky.bridge.adoption import Found, found_in, inheritance, whole
 from slinky.bridge.binding import Binder
+from slinky.bridge.checkpoint import Checkpoints
+from slinky.bridge.directions import Directions, Judgement
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.jobs import Jobs
+from slinky.bridge.keeping import Keeper
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Groups, Reconciler
 from slinky.bridge.settings import GangSettings
@@ -25,6 +29,7 @@ from slinky.bridge.standing import UNSCHEDULABLE, Standing
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.telling import Teller
 from slinky.bridge.views import job_id_of, needs_job, pod_view
+from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Backoff, Pod, WorkQueue
@@ -48,10 +53,15 @@ class Leadership:
         groups: Groups,
         ledger: Ledger,
         slurm_nodes: SlurmNodes,
+        judgement: Judgement,
         window: Window,
         teller: Teller,
         metrics: BridgeMetrics,
         poller: Callable[[Callable[[int], None]], JobPoller],
+        grants: Callable[[str], Grant | None],
+        *,
+        feature_labels: Mapping[str, str] | None = None,
+        volumes: VolumeBinder | None = None,
         gangs: GangSettings | None = None,
     ) -> None:
         self._executor = executor
@@ -64,25 +74,49 @@ class Leadership:
         self._key_of_stray: dict[int, WorkloadKey] = {}
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
+        directions = Directions(judgement, slurm_nodes, feature_labels or {})
         self.reconciler = Reconciler(
             executor,
             membership,
             groups,
             Jobs(slurm, self.poller, executor.site.cluster),
             self.poller,
-            Submitter(executor, slurm_nodes, self.poller, teller, metrics),
-            lambda wake: Binder(executor, slurm, ledger, teller, metrics, wake),
+            Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics, grants),
+            lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake, volumes),
             window,
             teller,
             metrics,
-            gangs,
+            volumes.hold if volumes else lambda *_: "",
+            gangs=gangs,
         )
+        self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
         teller.standings = self._standing
         slurm_nodes.on_room = self.reconciler.slurm_nodes_changed
 
     def also(self, service: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Something else that only a leader does, for ever."""
         self._others[name] = service
+
+    def node_freed(self, node: str) -> None:
+        """A pod is gone from it."""
+        self.reconciler.binder.node_freed(node)
+        self.keeper.pods_changed()
+
+    def node_taken(self, _: str) -> None:
+        """A pod came onto it."""
+        self.keeper.pods_changed()
+
+    def nodes_changed(self) -> None:
+        """Kubernetes' nodes have other labels, taints or amounts, or are others."""
+        self._slurm_nodes.outdate()
+        self.keeper.nodes_changed()
+
+    def also_checkpoints(self, checkpoints: Checkpoints) -> None:
+        """Signals before jobs end."""
+        checkpoints.pods = self._membership.pods
+        checkpoints.is_signalled = lambda job_id: (status := self.poller.states.get(job_id)) is not None and "SIGNALING" in status.states
+        self.reconciler.checkpoint = checkpoints.look
+        self.also(checkpoints.run, "checkpoint signals")
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -93,6 +127,7 @@ class Leadership:
             await self._adopt()
             tasks.create_task(self.poller.run(), name="jobs")
             tasks.create_task(self._teller.run(), name="status")
+            tasks.create_task(self.keeper.run(), name="whereabouts")
             tasks.create_task(self._strays.serve(self._end_stray, workers=4), name="jobs without pods")
             tasks.create_task(self.reconciler.submits.serve(self.reconciler.submit, workers=SUBMITTERS), name="submits")
             tasks.create_task(self.reconciler.queue.serve(self.reconciler.reconcile, workers=WORKERS), name="workloads")
@@ -109,7 +144,7 @@ class Leadership:
                 wait = backoff.seconds(failures)
                 log.warning("Slurm's jobs cannot be read (%s); pods run on, again in %.1f s", error, wait)
                 await asyncio.sleep(wait)
-        self._take_over(found)
+        self._take_over(whole(found))
 
     def _take_over(self, found: Sequence[Found]) -> None:
         by_key: dict[WorkloadKey, list[Found]] = {}
@@ -125,10 +160,11 @@ class Leadership:
             if inherited.own and (pods or awaited):
                 known = self.reconciler.known.setdefault(key, Known())
                 known.take(inherited.own.submission, self.poller.epoch)
-                self.reconciler.own_job(known.job_id, key)
+                for job_id in known.job_ids:
+                    self.reconciler.own_job(job_id, key)
                 self._window.keep(key)  # until it is seen to have started
                 self.reconciler.queue.add(key)
-            for job_id in inherited.strays if pods or awaited else [job.submission.job_id for job in jobs if not job.is_over]:
+            for job_id in inherited.strays if pods or awaited else [job_id for job in jobs for job_id in job.to_end]:
                 strays += 1
                 self._key_of_stray[job_id] = key
                 self._strays.add_after(job_id, STRAY_SECONDS)
@@ -169,16 +205,21 @@ class Leadership:
     def _words(self, key: WorkloadKey, known: Known, pods: list[Pod]) -> Standing | int | None:
         if known.obstacle:
             return Standing(reason="NodeNotFree", message=f"Slurm job {known.job_id} has started; {known.obstacle}")
+        if known.waits and known.job_id:
+            return Standing(reason="BindingVolumes", message=f"Slurm job {known.job_id} has started; {known.waits}")
         if known.started_at and known.job_id:
             return Standing(reason="Running", message=f"Slurm job {known.job_id} runs", holds=True)
         if known.job_id:
             return known.job_id
         if known.parked:
             return Standing(reason="Parked", message=known.parked, scheduled=UNSCHEDULABLE if known.too_large else "Refused")
+        if known.waits:
+            return Standing(reason="WaitingForVolumes", message=known.waits, scheduled="WaitingForVolumes")
         if self._window.is_waiting(key):
             return Standing(
                 reason="Window",
                 message="waits for its turn to be queued in Slurm: enough pods of the namespace, or of all, wait there already",
+                lasting=True,
             )
         if any(pod.spec.scheduling_gates for pod in pods):
             return None

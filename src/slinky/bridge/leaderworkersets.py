@@ -11,6 +11,9 @@ what can exist at one time is waited for.
 
 from typing import NamedTuple
 
+import msgspec
+
+from slinky.bridge.keys import MANAGED_NODE
 from slinky.kube.objects import KubeObject, OwnerReference, Pod, Record
 from slinky.kube.objects.cluster import PodTemplate
 from slinky.kube.objects.meta import Meta
@@ -34,6 +37,7 @@ GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 SIZE = "leaderworkerset.sigs.k8s.io/size"
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+USUAL = (MANAGED_NODE, "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")  # tolerations that pods are given at admission
 
 
 class LeaderWorkerTemplate(Record, frozen=True):
@@ -87,8 +91,8 @@ def is_awaited(lws: LeaderWorkerSet, group: int) -> bool:
     return lws.metadata.deletion_timestamp is None and group < lws.spec.replicas
 
 
-def follower(lws: LeaderWorkerSet, group: int, worker: int) -> Pod:
-    """A worker that is yet to be made."""
+def follower(lws: LeaderWorkerSet, group: int, worker: int, leader: Pod | None = None) -> Pod:
+    """A worker that is yet to be made. What every pod is given when it is made, the leader shows."""
     template = lws.spec.leader_worker_template.worker_template
     labels = {**template.metadata.labels, LWS_NAME: lws.metadata.name, GROUP_INDEX: str(group), WORKER_INDEX: str(worker)}
     meta = Meta(
@@ -98,7 +102,8 @@ def follower(lws: LeaderWorkerSet, group: int, worker: int) -> Pod:
         annotations=template.metadata.annotations,
         owner_references=(OwnerReference(api_version="apps/v1", kind="StatefulSet", name=f"{lws.metadata.name}-{group}", controller=True),),
     )
-    return Pod(metadata=meta, spec=template.spec)
+    usual = tuple(each for each in leader.spec.tolerations if each.key in USUAL and each not in template.spec.tolerations) if leader else ()
+    return Pod(metadata=meta, spec=msgspec.structs.replace(template.spec, tolerations=(*template.spec.tolerations, *usual)))
 
 
 def _is_number(text: str) -> bool:

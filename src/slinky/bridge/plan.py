@@ -67,7 +67,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """`pods` in rank order. `submit_unknown`: a submit was sent whose outcome is not known; `parked`: no node could ever hold it; `gated`: it may not be submitted now; `broken`: members of a gang that
-    had not begun have been missing for too long: the job is given back until the gang is complete again.
+    had not begun have been missing for too long: the job is given back until the gang is complete again; `rejected`: why Kubernetes does not take its pods on the nodes that Slurm chose: another job is to be
+    submitted without those.
 
     `awaited`: whoever made the pods will make others in the stead of those that are gone, so that a job without pods is kept; `completed`: it says that all is done, and well. `elastic`: pods for which the job has no room may start by
     themselves. `outcomes` are by rank how pods ended by themselves, also of those that are gone.
@@ -81,6 +82,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     parked: bool = False
     gated: bool = False
     broken: bool = False
+    rejected: str = ""
     awaited: bool = False
     completed: bool = False
     elastic: bool = False
@@ -153,6 +155,8 @@ def plan(now: Snapshot) -> list[Action]:
         return _releases(now, job_over=True) if now.awaited else [*_releases(now, job_over=False), _end(now, job)]
     if now.broken and not any(pod.state == "bound" for pod in now.pods):
         return [*_back_to_the_start(now, job), EndJob(job.job_id, None, "members of the gang are missing")]
+    if now.rejected and not any(pod.state == "bound" for pod in now.pods):
+        return [*_back_to_the_start(now, job), EndJob(job.job_id, None, now.rejected)]
     apart = _apart(now, job)
     if labels := _labels(now, job, {action.uid for action in apart}):
         return [*_releases(now, job_over=False), *apart, *labels]

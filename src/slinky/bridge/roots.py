@@ -88,7 +88,8 @@ def _group_of_lws(root: LeaderWorkerSet, part: str, pods: tuple[Pod, ...]) -> Po
     least = {"leader": 1, "workers": max(size - 1, 1)}.get(role, size)
     coming: tuple[Pod, ...] = ()
     if not role and leaderworkersets.follows(root):
-        least, coming = 1, tuple(leaderworkersets.follower(root, group, worker) for worker in range(1, size))
+        leader = next((pod for pod in pods if (place := place_in_group(pod)) and not place.worker), None)
+        least, coming = 1, tuple(leaderworkersets.follower(root, group, worker, leader) for worker in range(1, size))
     return PodGroup(
         metadata=root.metadata,
         min_count=least,

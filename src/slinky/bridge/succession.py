@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from slinky.bridge.hetjobs import components_for
 from slinky.bridge.jobsets import makes_more
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.plan import JobView, PodView
+from slinky.bridge.submission import Submission
 from slinky.bridge.task import PerTask, per_task
 from slinky.bridge.translate import Site, translate
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, lineage_of
@@ -80,9 +82,13 @@ class Succession:
             return apart | new
         if workload is None:
             return apart
-        asked = per_task(translate(_only(workload, new), self._site))
-        holds = fits(asked, known.submission.task) and not _too_few(workload, new, known.submission.tasks)
+        holds = self._holds(known.submission, workload, new) and not _too_few(workload, new, known.submission.tasks)
         return apart if holds else apart | new
+
+    def _holds(self, job: Submission, workload: Workload, uids: set[str]) -> bool:
+        if not job.components:
+            return fits(per_task(translate(_only(workload, uids), self._site)), job.task)
+        return all(component >= 0 for component in components_for(_only(workload, uids), self._site, job).values())
 
 
 def _has_completed(job: Job) -> bool:

@@ -140,7 +140,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def everyone(self) -> tuple[Pod, ...]:
-        """In rank order."""
+        """Whom its job must have room for, in rank order."""
         return tuple(sorted((*self.pods, *self.coming), key=rank_of)) if self.coming else self.pods
 
     @property

@@ -39,27 +39,63 @@ from slinky.kube.errors import (
     UnauthorizedError,
     UnavailableError,
 )
+from slinky.kube.exec import ExecResult
 from slinky.kube.health import HealthServer
 from slinky.kube.kubeconfig import from_kubeconfig, load_access
 from slinky.kube.leader import LeaderElector
 from slinky.kube.leases import ElectionTimes
 from slinky.kube.metrics import KubeMetrics
-from slinky.kube.objects import Event, Job, Key, KubeObject, Lease, Meta, Namespace, Node, ObjectReference, PersistentVolumeClaim, Pod
+from slinky.kube.objects import (
+    Event,
+    Job,
+    Key,
+    KubeObject,
+    Lease,
+    Meta,
+    Namespace,
+    Node,
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StorageClass,
+)
 from slinky.kube.recorder import EventRecorder, reference
 from slinky.kube.reflector import Reflector, WatchHealth
-from slinky.kube.resources import CLAIMS, EVENTS, JOBS, LEASES, NAMESPACES, NODES, PODS, Resource
+from slinky.kube.resources import (
+    ATTACHMENTS,
+    CLAIMS,
+    CSI_DRIVERS,
+    CSI_NODES,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STORAGE_CAPACITIES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Resource,
+)
 from slinky.kube.retries import Retries
 from slinky.kube.transport import Attempt, Observer
 from slinky.kube.workqueue import QueueClosedError, WorkQueue
 
 __all__ = [
+    "ATTACHMENTS",
     "CLAIMS",
+    "CSI_DRIVERS",
+    "CSI_NODES",
     "EVENTS",
     "JOBS",
     "LEASES",
     "NAMESPACES",
     "NODES",
     "PODS",
+    "STORAGE_CAPACITIES",
+    "STORAGE_CLASSES",
+    "VOLUMES",
     "Access",
     "AdmissionRequest",
     "AdmissionResponse",
@@ -85,6 +121,7 @@ __all__ = [
     "Event",
     "EventRecorder",
     "ExecPlugin",
+    "ExecResult",
     "ExpiredError",
     "ForbiddenError",
     "HealthServer",
@@ -108,6 +145,7 @@ __all__ = [
     "OnFailure",
     "OutcomeUnknownError",
     "PatchKind",
+    "PersistentVolume",
     "PersistentVolumeClaim",
     "Pod",
     "Propagation",
@@ -117,6 +155,7 @@ __all__ = [
     "Resource",
     "Retries",
     "SelfMadeCertificate",
+    "StorageClass",
     "TooLargeError",
     "TooManyRequestsError",
     "UnauthorizedError",

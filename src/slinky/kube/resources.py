@@ -8,10 +8,40 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from slinky.kube.objects import Event, Job, KubeObject, Lease, Namespace, Node, PersistentVolumeClaim, Pod
+from slinky.kube.objects import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    Event,
+    Job,
+    KubeObject,
+    Lease,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StorageClass,
+    VolumeAttachment,
+)
 from slinky.kube.objects.sharing import compact_pod
 
-__all__ = ["CLAIMS", "EVENTS", "JOBS", "LEASES", "NAMESPACES", "NODES", "PODS", "Resource"]
+__all__ = [
+    "ATTACHMENTS",
+    "CLAIMS",
+    "CSI_DRIVERS",
+    "CSI_NODES",
+    "EVENTS",
+    "JOBS",
+    "LEASES",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "STORAGE_CAPACITIES",
+    "STORAGE_CLASSES",
+    "VOLUMES",
+    "Resource",
+]
 
 T = TypeVar("T")
 
@@ -55,6 +85,12 @@ PODS = Resource("", "v1", "pods", Pod, compact=compact_pod)
 NODES = Resource("", "v1", "nodes", Node, namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", Namespace, namespaced=False)
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", PersistentVolumeClaim)
+VOLUMES = Resource("", "v1", "persistentvolumes", PersistentVolume, namespaced=False)
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", StorageClass, namespaced=False)
+CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", CSINode, namespaced=False)
+CSI_DRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", CSIDriver, namespaced=False)
+STORAGE_CAPACITIES = Resource("storage.k8s.io", "v1", "csistoragecapacities", CSIStorageCapacity)
+ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", VolumeAttachment, namespaced=False)
 JOBS = Resource("batch", "v1", "jobs", Job)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", Lease)
 EVENTS = Resource("events.k8s.io", "v1", "events", Event)

@@ -18,7 +18,6 @@ from slinky.kube.objects.cluster import (
     NodeAddress,
     NodeSpec,
     NodeStatus,
-    PersistentVolumeClaim,
     Taint,
 )
 from slinky.kube.objects.meta import (
@@ -56,9 +55,21 @@ from slinky.kube.objects.pod import (
     Volume,
     WorkloadReference,
 )
+from slinky.kube.objects.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 
 __all__ = [
     "Affinity",
+    "CSIDriver",
+    "CSINode",
+    "CSIStorageCapacity",
     "Condition",
     "Container",
     "ContainerPort",
@@ -86,6 +97,7 @@ __all__ = [
     "NodeStatus",
     "ObjectReference",
     "OwnerReference",
+    "PersistentVolume",
     "PersistentVolumeClaim",
     "Pod",
     "PodAffinity",
@@ -97,9 +109,11 @@ __all__ = [
     "ResourceNeeds",
     "SchedulingGroup",
     "SelectorRequirement",
+    "StorageClass",
     "Taint",
     "Toleration",
     "TopologySpreadConstraint",
     "Volume",
+    "VolumeAttachment",
     "WorkloadReference",
 ]

@@ -1,4 +1,4 @@
-"""The other objects we read: nodes, namespaces, Jobs, Events, Leases, volume claims."""
+"""The other objects we read: nodes, namespaces, Jobs, Events, Leases."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from slinky.kube.objects.meta import NOTHING, Condition, KubeObject, Meta, ObjectReference, Record
-from slinky.kube.objects.pod import PodSpec, ResourceNeeds
+from slinky.kube.objects.pod import PodSpec
 
 __all__ = [
     "Event",
@@ -22,7 +22,6 @@ __all__ = [
     "NodeAddress",
     "NodeSpec",
     "NodeStatus",
-    "PersistentVolumeClaim",
     "PodTemplate",
     "Taint",
 ]
@@ -129,20 +128,3 @@ class LeaseSpec(Record, frozen=True):
 
 class Lease(KubeObject, frozen=True):
     spec: LeaseSpec = LeaseSpec()
-
-
-class ClaimSpec(Record, frozen=True):
-    volume_name: str = ""
-    storage_class_name: str | None = None
-    volume_mode: str = ""
-    access_modes: tuple[str, ...] = ()
-    resources: ResourceNeeds = ResourceNeeds()
-
-
-class ClaimStatus(Record, frozen=True):
-    phase: str = ""
-
-
-class PersistentVolumeClaim(KubeObject, frozen=True):
-    spec: ClaimSpec = ClaimSpec()
-    status: ClaimStatus = ClaimStatus()

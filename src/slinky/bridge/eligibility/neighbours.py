@@ -1,0 +1,98 @@
+"""Whom a pod must be near and whom it must not: affinity and anti-affinity between pods, both ways.
+
+Comes in: a pod, the pods that have a node, the namespaces. Goes out: a judge of nodes, or None where there is nothing to judge. What must stay true, as kube-scheduler has it: one pod must match all affinity terms to count, and each term's
+domain of the node must have such a pod; the first of a group that wants itself near may go anywhere its topology labels are; a node without the topology label satisfies no affinity and violates no anti-affinity; anti-affinity of
+pods that are there holds against the newcomer too; a pod that is being deleted still counts.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from slinky.bridge.eligibility.residents import LabelOf, Residents
+from slinky.bridge.eligibility.selectors import SelectorError
+from slinky.bridge.eligibility.terms import Clause, Query, Term, affinity_terms, anti_affinity_terms, reach_of
+from slinky.kube.objects import Node, Pod
+
+__all__ = ["Judge", "Namespaces", "neighbour_judge"]
+
+Judge = Callable[[Node], str]
+Namespaces = Mapping[str, Mapping[str, str]]  # name → labels
+
+
+def neighbour_judge(pod: Pod, residents: Residents, namespaces: Namespaces, label_of: LabelOf, release: tuple[int, int]) -> Judge | None:
+    try:
+        near, apart = affinity_terms(pod), anti_affinity_terms(pod)
+    except SelectorError as error:
+        return _unreadable(error)
+    meta = pod.metadata
+    judges: list[Judge] = []
+    for term, tally in residents.forbidding(meta.namespace, meta.labels, namespaces.get(meta.namespace, {})):
+        judges.append(_against(term, tally.domains(term.topology_key, label_of)))
+    for term in apart:
+        tally = residents.tally(Query((_clause(term, namespaces, release),)))
+        if tally.on_node:
+            judges.append(_apart(term, tally.domains(term.topology_key, label_of)))
+    if near:
+        clauses = tuple(_clause(term, namespaces, release) for term in near)
+        tally = residents.tally(Query(clauses))
+        domains = [(term, tally.domains(term.topology_key, label_of)) for term in near]
+        itself = all(clause.matches(meta.namespace, meta.labels) for clause in clauses)
+        judges.append(_near(domains, is_first=itself and not any(found for _, found in domains)))
+    return _first(judges) if judges else None
+
+
+def _clause(term: Term, namespaces: Namespaces, release: tuple[int, int]) -> Clause:
+    return Clause(reach_of(term, namespaces.items(), release), term.selector)
+
+
+def _first(judges: Iterable[Judge]) -> Judge:
+    every = tuple(judges)
+
+    def judge(node: Node) -> str:
+        for one in every:
+            if refusal := one(node):
+                return refusal
+        return ""
+
+    return judge
+
+
+def _near(domains: list[tuple[Term, Mapping[str, int]]], *, is_first: bool) -> Judge:
+    def judge(node: Node) -> str:
+        labels = node.metadata.labels
+        for term, found in domains:
+            value = labels.get(term.topology_key)
+            if value is None:
+                return f"node {node.metadata.name} has no label {term.topology_key}, by which the pod wants to be near others"
+            if value not in found and not is_first:
+                return f"node {node.metadata.name} ({term.topology_key}={value}) has none of the {term} that the pod must be near"
+        return ""
+
+    return judge
+
+
+def _apart(term: Term, found: Mapping[str, int]) -> Judge:
+    def judge(node: Node) -> str:
+        value = node.metadata.labels.get(term.topology_key)
+        if value is None or value not in found:
+            return ""
+        return f"node {node.metadata.name} ({term.topology_key}={value}) is where {_number(found[value], term)}, from which the pod must stay apart"
+
+    return judge
+
+
+def _number(number: int, term: Term) -> str:
+    return f"{number} {'pod has' if number == 1 else 'pods have'} {term.selector}"
+
+
+def _against(term: Term, found: Mapping[str, int]) -> Judge:
+    def judge(node: Node) -> str:
+        value = node.metadata.labels.get(term.topology_key)
+        if value is None or value not in found:
+            return ""
+        return f"node {node.metadata.name} ({term.topology_key}={value}) is where a pod runs whose anti-affinity keeps pods with {term.selector} away"
+
+    return judge
+
+
+def _unreadable(error: SelectorError) -> Judge:
+    return lambda node: f"node {node.metadata.name} cannot be judged: the pod's affinity is malformed: {error}"

@@ -1,0 +1,119 @@
+"""What depends on the node alone, judged once for all pods that say the same.
+
+Comes in: nodes as they change, and what pods say of them. Goes out: for each such `Shape` the nodes that are refused, and for a spread constraint the nodes that count. What must stay true: an answer holds for the nodes as they are; a
+node's heartbeat changes nothing, another label, taint or cordon is judged anew for that node only; the answers kept have a limit, the longest unused is dropped.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from slinky.bridge.eligibility.node_labels import Rules, follows, label_refusal, required_nodes, rules_of
+from slinky.bridge.eligibility.spread import Constraint, domains_of
+from slinky.bridge.eligibility.taints import taint_refusal, untolerated
+from slinky.kube import Cache, Change, Node, Pod
+from slinky.kube.objects import NodeSelector, Toleration
+
+__all__ = ["NodeVerdicts", "Shape", "name_refusal", "node_refusal", "shape_of"]
+
+MOST_CELLS = 400_000  # shapes times nodes
+LEAST_SHAPES = 16
+MOST_DOMAINS = 64
+
+
+class Shape(NamedTuple):
+    """All that a pod says of nodes, but for the name of one that it is bound to."""
+
+    selector: tuple[tuple[str, str], ...]
+    required: NodeSelector | None
+    tolerations: tuple[Toleration, ...]
+
+
+def shape_of(pod: Pod) -> Shape:
+    return Shape(tuple(sorted(pod.spec.node_selector.items())), required_nodes(pod), pod.spec.tolerations)
+
+
+def node_refusal(pod: Pod, node: Node, *, comparing: bool = False) -> str:
+    """The part that no other pod has a say in: name, cordon, taints, labels. Pure; empty where the node will do."""
+    return name_refusal(pod, node.metadata.name) or _Answer(shape_of(pod), comparing).judge(node)
+
+
+def name_refusal(pod: Pod, node: str) -> str:
+    named = pod.spec.node_name
+    return f"node {node} is not {named}, which the pod names" if named and named != node else ""
+
+
+class NodeVerdicts:
+    """`relabelled()` is called when a node came, went or got another label."""
+
+    def __init__(self, nodes: Cache[Node], *, comparing: bool = False) -> None:
+        self._nodes = nodes
+        self._comparing = comparing
+        self._answers: dict[Shape, _Answer] = {}
+        self._domains: dict[tuple[Shape, str, bool, bool, tuple[str, ...]], dict[str, str]] = {}
+        self.relabelled: Callable[[], None] = lambda: None
+        self.version = 0
+        nodes.subscribe(self._changed)
+
+    def of(self, pod: Pod) -> Mapping[str, str]:
+        """The nodes that are refused, with the reason. Shared and live: to be read at once, and not to be changed."""
+        shape = shape_of(pod)
+        answer = self._answers.pop(shape, None)
+        if answer is None:
+            answer = _Answer(shape, self._comparing)
+            for node in self._nodes.list():
+                answer.note(node)
+            while len(self._answers) >= max(LEAST_SHAPES, MOST_CELLS // (len(self._nodes) or 1)):
+                del self._answers[next(iter(self._answers))]
+        self._answers[shape] = answer  # the last in order is the last used
+        return answer.refused
+
+    def domains(self, pod: Pod, constraint: Constraint, keys: tuple[str, ...]) -> Mapping[str, str]:
+        """The nodes that count for a pod's spread constraint, with their domains."""
+        shape = shape_of(pod)
+        kind = (shape, constraint.topology_key, constraint.by_affinity, constraint.by_taints, keys)
+        found = self._domains.pop(kind, None)
+        if found is None:
+            answer = self._answers.get(shape) or _Answer(shape, self._comparing)
+            found = domains_of(constraint, keys, self._nodes.list(), lambda node: answer.counts(node, constraint))
+            if len(self._domains) >= MOST_DOMAINS:
+                del self._domains[next(iter(self._domains))]
+        self._domains[kind] = found
+        return found
+
+    def _changed(self, change: Change[Node]) -> None:
+        old, new = change.old, change.new
+        same_labels = old is not None and new is not None and old.metadata.labels == new.metadata.labels
+        if same_labels and old and new and (old.spec.taints, old.spec.unschedulable) == (new.spec.taints, new.spec.unschedulable):
+            return
+        self.version += 1
+        self._domains.clear()
+        for answer in self._answers.values():
+            answer.refused.pop(change.key.name, None)
+            if new is not None:
+                answer.note(new)
+        if not same_labels:
+            self.relabelled()
+
+
+class _Answer:
+    """One shape's nodes."""
+
+    __slots__ = ("_comparing", "_rules", "_tolerations", "refused")
+
+    def __init__(self, shape: Shape, comparing: bool) -> None:
+        self._rules: Rules | None = rules_of(dict(shape.selector), shape.required)
+        self._tolerations = shape.tolerations
+        self._comparing = comparing
+        self.refused: dict[str, str] = {}
+
+    def judge(self, node: Node) -> str:
+        return taint_refusal(self._tolerations, node, comparing=self._comparing) or label_refusal(node, self._rules)
+
+    def note(self, node: Node) -> None:
+        if refusal := self.judge(node):
+            self.refused[node.metadata.name] = refusal
+
+    def counts(self, node: Node, constraint: Constraint) -> bool:
+        if constraint.by_affinity and not follows(node, self._rules):
+            return False
+        return not constraint.by_taints or untolerated(node.spec.taints, self._tolerations, comparing=self._comparing) is None

@@ -1,0 +1,72 @@
+"""Ports of the node that pods take for themselves.
+
+Comes in: pods. Goes out: which ports of a node are taken, and whether another pod's would clash. What must stay true: the same port of another protocol is another port; on one address it clashes with that address and with all addresses
+(`0.0.0.0`, which no address means); init containers count where they go on running. A port is free when the last pod that took it is gone.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from slinky.kube.objects import Container, Pod
+
+__all__ = ["HostPort", "PortsInUse", "clash", "host_ports", "port_refusal"]
+
+ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 what Kubernetes writes; nothing is opened here
+
+
+class HostPort(NamedTuple):
+    address: str
+    protocol: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.port}/{self.protocol}" + ("" if self.address == ALL_ADDRESSES else f" on {self.address}")
+
+
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    lasting = (container for container in pod.spec.init_containers if container.restart_policy == "Always")
+    return tuple(port for container in (*lasting, *pod.spec.containers) if container.ports for port in _ports(container))
+
+
+def _ports(container: Container) -> Iterable[HostPort]:
+    for port in container.ports:
+        if port.host_port > 0:
+            yield HostPort(port.host_ip or ALL_ADDRESSES, port.protocol or "TCP", port.host_port)
+
+
+def clash(one: HostPort, other: HostPort) -> bool:
+    if (one.protocol, one.port) != (other.protocol, other.port):
+        return False
+    return one.address == other.address or ALL_ADDRESSES in (one.address, other.address)
+
+
+class PortsInUse:
+    """By node. Counted, as pods that were bound past a scheduler may share one."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, dict[HostPort, int]] = {}
+
+    def add(self, node: str, ports: Iterable[HostPort]) -> None:
+        for port in ports:
+            here = self._taken.setdefault(node, {})
+            here[port] = here.get(port, 0) + 1
+
+    def remove(self, node: str, ports: Iterable[HostPort]) -> None:
+        for port in ports:
+            here = self._taken[node]
+            here[port] -= 1
+            if not here[port]:
+                del here[port]
+            if not here:
+                del self._taken[node]
+
+    def taken(self, node: str, wanted: Iterable[HostPort]) -> HostPort | None:
+        """The first of `wanted` that cannot be had there."""
+        here = self._taken.get(node)
+        if not here:
+            return None
+        return next((port for port in wanted if any(clash(port, other) for other in here)), None)
+
+
+def port_refusal(node: str, port: HostPort) -> str:
+    return f"node {node} has no free port {port}: another pod there has it"

@@ -1,0 +1,223 @@
+"""What Kubernetes accepts now: every filter but resources, on live caches.
+
+Comes in: the caches of nodes, of all pods and of namespaces, and what we have bound ourselves a moment ago. Goes out: for a pod and a node the reason why kube-scheduler would not place it there, or nothing. What must stay true: what
+kube-scheduler refuses is refused here, what it accepts (resources aside) is accepted; a pod counts from the moment we bind it until it is over or gone; the pod in question never stands in its own way. What depends on nodes only is
+judged once for all pods that say the same, and again only for nodes that changed; the rest goes by counts that follow every change.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from slinky.bridge.eligibility.neighbours import Judge, neighbour_judge
+from slinky.bridge.eligibility.node_verdicts import NodeVerdicts, name_refusal, node_refusal
+from slinky.bridge.eligibility.ports import PortsInUse, host_ports, port_refusal
+from slinky.bridge.eligibility.residents import Resident, Residents
+from slinky.bridge.eligibility.selectors import SelectorError
+from slinky.bridge.eligibility.spread import Constraint, spread_judge
+from slinky.bridge.eligibility.terms import Term, anti_affinity_terms
+from slinky.kube import Cache, Change, Key, Namespace, Node, Pod
+
+__all__ = ["Filter", "Surroundings"]
+
+Filter = Callable[[Pod], Judge | None]  # a pod → who judges nodes for it, or nobody
+
+
+class Surroundings:
+    """`pods` are the caches that together hold all pods. `release` is Kubernetes'; `comparing` says that tolerations may use Lt and Gt.
+
+    `filters` are asked after the built-in ones: volumes, for one.
+    """
+
+    def __init__(
+        self,
+        pods: Iterable[Cache[Pod]],
+        nodes: Cache[Node],
+        namespaces: Cache[Namespace],
+        *,
+        release: tuple[int, int] = (1, 36),
+        comparing: bool = False,
+    ) -> None:
+        self._nodes = nodes
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._release = release
+        self._comparing = comparing
+        self._verdicts = NodeVerdicts(nodes, comparing=comparing)
+        self._residents = Residents(self._label_of)
+        self._ports = PortsInUse()
+        self._assumed: dict[str, str] = {}  # pod's UID → node, until the watch shows it there
+        self.filters: list[Filter] = []
+        self._verdicts.relabelled = self._residents.nodes_changed
+        namespaces.subscribe(self._namespace_changed)
+        for cache in pods:
+            cache.subscribe(self._pod_changed)
+
+    # Asking
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of all nodes that there are."""
+        return [node.metadata.name for node in self._nodes.list()]
+
+    @property
+    def node_version(self) -> int:
+        """Another number whenever a node came, went, or is labelled, tainted or cordoned otherwise."""
+        return self._verdicts.version
+
+    def refusal(self, pod: Pod, node: str) -> str:
+        """Empty where Kubernetes accepts the pod there now."""
+        known = self._nodes.by_key(Key("", node))
+        if known is None:
+            return f"Kubernetes has no node {node}"
+        if refusal := name_refusal(pod, node) or self._verdicts.of(pod).get(node, ""):
+            return refusal
+        with self._without(pod):
+            return next((said for judge in self._judges(pod) if (said := judge(known))), "")
+
+    def refusals(self, pod: Pod) -> dict[str, str]:
+        """All nodes that Kubernetes would refuse now, each with the reason."""
+        refused = self.node_refusals(pod)
+        with self._without(pod):
+            if judges := self._judges(pod):
+                for node in self._nodes.list():
+                    name = node.metadata.name
+                    if name not in refused and (said := next((said for judge in judges if (said := judge(node))), "")):
+                        refused[name] = said
+        return refused
+
+    def node_refusal(self, pod: Pod, node: Node) -> str:
+        """The part that no other pod has a say in: name, labels, taints, cordon."""
+        return node_refusal(pod, node, comparing=self._comparing)
+
+    def node_refusals(self, pod: Pod) -> dict[str, str]:
+        """The same for all nodes."""
+        refused = dict(self._verdicts.of(pod))
+        if pod.spec.node_name:
+            refused |= {name: said for name in self.nodes if (said := name_refusal(pod, name))}
+        return refused
+
+    def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
+        """Whether all of these can be placed, one after the other in some order, as kube-scheduler would: None, or one that cannot, and why."""
+        waiting, assumed = list(placements), []
+        refused: tuple[Pod, str] | None = None
+        try:
+            while waiting:
+                left = []
+                refused = None
+                for pod, node in waiting:
+                    if said := self.refusal(pod, node):
+                        left.append((pod, node))
+                        refused = refused or (pod, said)
+                    elif self._residents.get(pod.metadata.uid) is None:
+                        self.assume(pod, node)
+                        assumed.append(pod)
+                if len(left) == len(waiting):
+                    return refused
+                waiting = left
+            return None
+        finally:
+            for pod in assumed:
+                self.withdraw(pod)
+
+    # Being told
+
+    def assume(self, pod: Pod, node: str) -> None:
+        """We are binding it: it counts from now on."""
+        if pod.metadata.uid not in self._assumed and self._residents.get(pod.metadata.uid) is None:
+            self._assumed[pod.metadata.uid] = node
+            self._settle(pod)
+
+    def withdraw(self, pod: Pod) -> None:
+        """The binding failed."""
+        if self._assumed.pop(pod.metadata.uid, None) is not None:
+            self._leave(pod.metadata.uid)
+
+    def _judges(self, pod: Pod) -> list[Judge]:
+        found = [
+            self._port_judge(pod),
+            neighbour_judge(pod, self._residents, self._namespaces, self._label_of, self._release),
+            spread_judge(pod, self._residents, lambda constraint, keys: self._counting(pod, constraint, keys)),
+            *(one(pod) for one in self.filters),
+        ]
+        return [judge for judge in found if judge is not None]
+
+    def _port_judge(self, pod: Pod) -> Judge | None:
+        wanted = host_ports(pod)
+        if not wanted:
+            return None
+
+        def judge(node: Node) -> str:
+            name = node.metadata.name
+            port = self._ports.taken(name, wanted)
+            return port_refusal(name, port) if port else ""
+
+        return judge
+
+    def _counting(self, pod: Pod, constraint: Constraint, keys: tuple[str, ...]) -> Mapping[str, str]:
+        return self._verdicts.domains(pod, constraint, keys)
+
+    @contextmanager
+    def _without(self, pod: Pod) -> Iterator[None]:
+        resident = self._residents.get(pod.metadata.uid)
+        if resident is None:
+            yield
+            return
+        self._leave(resident.uid)
+        try:
+            yield
+        finally:
+            self._enter(resident)
+
+    def _label_of(self, node: str, key: str) -> str | None:
+        known = self._nodes.by_key(Key("", node))
+        return known.metadata.labels.get(key) if known else None
+
+    def _namespace_changed(self, change: Change[Namespace]) -> None:
+        if change.new is None:
+            self._namespaces.pop(change.key.name, None)
+        else:
+            self._namespaces[change.key.name] = change.new.metadata.labels
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        pod = change.new
+        if pod is None:
+            if change.old is not None:
+                self._assumed.pop(change.old.metadata.uid, None)
+                self._leave(change.old.metadata.uid)
+            return
+        if pod.is_over:
+            self._assumed.pop(pod.metadata.uid, None)
+            self._leave(pod.metadata.uid)
+            return
+        if pod.spec.node_name:
+            self._assumed.pop(pod.metadata.uid, None)
+        self._settle(pod)
+
+    def _settle(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        node = pod.spec.node_name or self._assumed.get(uid, "")
+        if not node:
+            return
+        terminating = pod.metadata.deletion_timestamp is not None
+        known = self._residents.get(uid)
+        if known and (known.node, known.terminating, known.labels) == (node, terminating, pod.metadata.labels):
+            return
+        ports, forbids = (known.ports, known.forbids) if known else (host_ports(pod), _forbids(pod))
+        self._leave(uid)
+        self._enter(Resident(uid, node, pod.metadata.namespace, pod.metadata.labels, terminating, ports, forbids))
+
+    def _enter(self, resident: Resident) -> None:
+        self._residents.put(resident)
+        self._ports.add(resident.node, resident.ports)
+
+    def _leave(self, uid: str) -> None:
+        resident = self._residents.remove(uid)
+        if resident:
+            self._ports.remove(resident.node, resident.ports)
+
+
+def _forbids(pod: Pod) -> tuple[Term, ...]:
+    """kube-scheduler heeds no anti-affinity that it cannot read of a pod that is there."""
+    try:
+        return anti_affinity_terms(pod)
+    except SelectorError:
+        return ()

@@ -1,0 +1,159 @@
+"""What is known of storage and of who uses it: the caches, with what we have decided and the watch has not shown yet laid over them.
+
+Comes in: caches of claims, volumes, classes, drivers and pods; decisions of our own, from the moment they are made. Goes out: reads. What must stay true: what one pod was promised is not free for the next, from the decision until the server
+shows it or it is taken back; a pod uses its claims from the moment we decide to bind it, seen or not, until it is over.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from slinky.kube import Cache, Change, Key, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from slinky.kube.objects import CSIDriver, CSINode, CSIStorageCapacity, ObjectReference, VolumeAttachment
+
+__all__ = ["SELECTED_NODE", "Stock", "StorageCaches", "claim_names"]
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+
+
+def claim_names(pod: Pod) -> list[str]:
+    """Of all its claims, once each; those of generic ephemeral volumes are called POD-VOLUME."""
+    names = [
+        volume.persistent_volume_claim.claim_name if volume.persistent_volume_claim else f"{pod.metadata.name}-{volume.name}"
+        for volume in pod.spec.volumes
+        if volume.persistent_volume_claim or volume.ephemeral is not None
+    ]
+    return list(dict.fromkeys(names))
+
+
+class StorageCaches(msgspec.Struct, frozen=True, kw_only=True):
+    claims: Cache[PersistentVolumeClaim]
+    volumes: Cache[PersistentVolume]
+    classes: Cache[StorageClass]
+    csi_nodes: Cache[CSINode]
+    drivers: Cache[CSIDriver]
+    capacities: Cache[CSIStorageCapacity]
+    attachments: Cache[VolumeAttachment]
+
+
+class Stock:
+    """`pods` are the caches that together hold all pods. `released(claim)` is called when a pod lets go of a claim."""
+
+    def __init__(self, caches: StorageCaches, pods: Iterable[Cache[Pod]]) -> None:
+        self._caches = caches
+        self._pods = list(pods)
+        self.released: Callable[[Key], None] = lambda _: None
+        self._selected: dict[Key, str] = {}
+        self._given: dict[str, PersistentVolumeClaim] = {}
+        self._coming: dict[str, tuple[Pod, str]] = {}  # UID → pod that is being bound, and its node
+        caches.volumes.add_index("class", lambda volume: [volume.class_name])
+        caches.capacities.add_index("class", lambda capacity: [capacity.storage_class_name])
+        caches.attachments.add_index("node", lambda attachment: [attachment.spec.node_name])
+        for cache in self._pods:
+            cache.add_index(
+                "claim", lambda pod: [f"{pod.metadata.namespace}/{name}" for name in claim_names(pod)] if _is_there(pod) else []
+            )
+            cache.add_index("node with claims", lambda pod: [pod.spec.node_name] if pod.spec.volumes and _is_there(pod) else [])
+            cache.subscribe(self._pod_changed, replay=False)
+
+    # Reading
+
+    def claim(self, key: Key) -> PersistentVolumeClaim | None:
+        return self._caches.claims.by_key(key)
+
+    def selected_node(self, claim: PersistentVolumeClaim) -> str | None:
+        """Where its volume is to be made, by our own decision or as it is written."""
+        return self._selected.get(claim.key, claim.metadata.annotations.get(SELECTED_NODE))
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        found = self._caches.volumes.get(name)
+        return self._with_claim(found) if found is not None else None
+
+    def seen_volume(self, name: str) -> PersistentVolume | None:
+        """As the watch shows it, without our decisions: to be written upon."""
+        return self._caches.volumes.get(name)
+
+    def volumes_of(self, class_name: str) -> list[PersistentVolume]:
+        return [self._with_claim(volume) for volume in self._caches.volumes.by_index("class", class_name)]
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        return self._caches.classes.get(name) if name else None
+
+    def csi_node(self, node: str) -> CSINode | None:
+        return self._caches.csi_nodes.get(node)
+
+    def driver(self, name: str) -> CSIDriver | None:
+        return self._caches.drivers.get(name)
+
+    def capacities(self, class_name: str) -> Sequence[CSIStorageCapacity]:
+        return self._caches.capacities.by_index("class", class_name)
+
+    def attachments(self, node: str) -> Sequence[VolumeAttachment]:
+        return self._caches.attachments.by_index("node", node)
+
+    def users(self, claim: Key) -> list[Pod]:
+        """Pods on nodes, or on their way there, that use it."""
+        there = {pod.metadata.uid: pod for cache in self._pods for pod in cache.by_index("claim", str(claim))}
+        coming = {
+            uid: pod
+            for uid, (pod, _) in self._coming.items()
+            if pod.metadata.namespace == claim.namespace and claim.name in claim_names(pod)
+        }
+        return list((coming | there).values())
+
+    def pods_with_claims(self, node: str) -> list[Pod]:
+        there = {pod.metadata.uid: pod for cache in self._pods for pod in cache.by_index("node with claims", node)}
+        coming = {uid: pod for uid, (pod, place) in self._coming.items() if place == node}
+        return list((coming | there).values())
+
+    # What we have decided
+
+    def select(self, claim: Key, node: str) -> None:
+        self._selected[claim] = node
+
+    def give(self, volume: str, claim: PersistentVolumeClaim) -> None:
+        self._given[volume] = claim
+
+    def expect(self, pod: Pod, node: str) -> None:
+        self._coming[pod.metadata.uid] = (pod, node)
+
+    def unselect(self, claim: Key) -> None:
+        self._selected.pop(claim, None)
+
+    def take_back(self, volume: str) -> None:
+        self._given.pop(volume, None)
+
+    def expect_no_more(self, pod: Pod) -> None:
+        if self._coming.pop(pod.metadata.uid, None):
+            self._let_go(pod)
+
+    def forget_decisions(self) -> None:
+        """Of an earlier time of leading."""
+        self._selected.clear()
+        self._given.clear()
+        self._coming.clear()
+
+    def _with_claim(self, volume: PersistentVolume) -> PersistentVolume:
+        claim = self._given.get(volume.metadata.name)
+        ref = volume.spec.claim_ref
+        if claim is None or (ref is not None and ref.uid):
+            return volume
+        ref = ObjectReference(namespace=claim.metadata.namespace, name=claim.metadata.name, uid=claim.metadata.uid)
+        return msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, claim_ref=ref))
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        old, new = change.old, change.new
+        if new is not None and (new.spec.node_name or new.is_over):
+            self._coming.pop(new.metadata.uid, None)
+        elif new is None and old is not None:
+            self._coming.pop(old.metadata.uid, None)
+        if old is not None and old.spec.volumes and (new is None or new.is_over) and not old.is_over:
+            self._let_go(old)
+
+    def _let_go(self, pod: Pod) -> None:
+        for name in claim_names(pod):
+            self.released(Key(pod.metadata.namespace, name))
+
+
+def _is_there(pod: Pod) -> bool:
+    return bool(pod.spec.volumes and pod.spec.node_name) and not pod.is_over
