@@ -143,13 +143,13 @@ class Executor:
             log.debug("pod %s is gone, or is another one now", pod.key)
 
     async def set_apart(self, pod: Pod) -> None:
-        """From now on it is a workload of its own. With its UID and its resource version in the patch: whoever was given a job meanwhile stays where he is."""
+        """From now on it is a workload of its own."""
         self._check()
-        meta = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version, "annotations": {APART: "true"}}
+        change = {"metadata": {"uid": pod.metadata.uid, "annotations": {APART: "true"}}}
         try:
-            await self._kube.patch(PODS, pod.metadata.name, {"metadata": meta}, pod.metadata.namespace)
+            await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace)
         except (NotFoundError, ConflictError, InvalidError):
-            log.debug("pod %s is gone, or has changed", pod.key)
+            log.debug("pod %s is gone, or is another one now", pod.key)
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         """Whether it is on that node now. Not so where it is gone, is being deleted, or is somewhere else. The job's id goes along as its label, if it is not there yet."""
