@@ -186,7 +186,8 @@ async def test_the_built_in_groups_are_gangs_or_not(here: Watching) -> None:
     release = versions().kubernetes.default
     version = LATEST[release]
     built_in = [f"podgroups.scheduling.k8s.io/{version}", f"workloads.scheduling.k8s.io/{version}"]
-    assert here.groups.names() == sorted([*built_in, "podgroups.scheduling.x-k8s.io/v1alpha1"])
+    crds = ["podgroups.scheduling.x-k8s.io/v1alpha1", "jobsets.jobset.x-k8s.io/v1alpha2", "leaderworkersets.leaderworkerset.x-k8s.io/v1"]
+    assert here.groups.names() == sorted([*built_in, *crds])
     assert all(name in here.groups.describe() for name in built_in)
     await _one_by_one_or_together(here, release)
 

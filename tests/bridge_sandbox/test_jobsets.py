@@ -176,3 +176,10 @@ async def test_gangs_of_any_size_start_as_one(team: Team, size: int) -> None:
     assert procids(pods) == list(range(size))
     assert (await team.slurm.jobs.get(job_id(pods))).tasks == size
     assert SETTINGS + "partition" not in pods[0].metadata.annotations, "the set spoke for them"
+    await team.kube.delete(JOBSETS, "big", team.namespace)
+    await until_pods(team, "big-", 0, seconds=300)
+
+    async def gone() -> bool:
+        return not await team.pods()
+
+    await team.until("all of them were gone", gone, 300)
