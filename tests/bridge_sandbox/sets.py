@@ -61,9 +61,11 @@ def jobset(
 def lws(
     team: Team, name: str, size: int, replicas: int = 1, cpus: int = 1, annotations: dict[str, str] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """`more`: `restartPolicy` and `subGroupPolicy` of the template, the rest of the spec."""
+    """`more`: `restartPolicy` and `subGroupPolicy` of the template, `leader` its CPUs if they are others, the rest of the spec."""
     pods = template(team, cpus, restartPolicy="Always")
-    within = {key: more.pop(key) for key in ("restartPolicy", "subGroupPolicy") if key in more}
+    within: dict[str, Any] = {key: more.pop(key) for key in ("restartPolicy", "subGroupPolicy") if key in more}
+    if leader := more.pop("leader", 0):
+        within["leaderTemplate"] = template(team, leader, restartPolicy="Always")
     spec: dict[str, Any] = {"replicas": replicas, "leaderWorkerTemplate": {"size": size, "workerTemplate": pods, **within}, **more}
     meta = {"name": name, "annotations": {**team.said(), **(annotations or {})}}
     return {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": meta, "spec": spec}

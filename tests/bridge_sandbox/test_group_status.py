@@ -1,14 +1,19 @@
 """The status of PodGroups on the real API server; and pods that come when their group's job has no place for them."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slinky.bridge.keys import APART, JOB_ID
-from slinky.kube import Resource
+from slinky.kube import NAMESPACES, PODS, Client, Resource, from_kubeconfig
+from slinky.sandbox.bridge import sandbox_bridge
+from slinky.sandbox.shape import Shape
 from tests.bridge_sandbox.conftest import Team
 from tests.bridge_sandbox.sets import procids, until_bound, until_pods
 from tests.bridge_sandbox.test_path import job
+from tests.conftest import Starter
 
 pytestmark = pytest.mark.sandbox
 
@@ -102,3 +107,31 @@ async def test_a_jobs_pod_for_which_there_is_no_place_waits_and_says_so(team: Te
     bound = await until_bound(team, "grow-", 3)
     assert len({pod.metadata.labels[JOB_ID] for pod in bound}) == 1
     assert sorted(procids(bound)) in ([0, 0, 1], [0, 1, 1])
+
+
+@pytest.mark.long
+async def test_a_later_release_has_another_name_for_the_condition(start_sandbox: Starter, tmp_path: Path) -> None:
+    sandbox = await asyncio.to_thread(start_sandbox, "status137", Shape(nodes=2, kubernetes="1.37"))
+    groups = Resource("scheduling.k8s.io", "v1beta1", "podgroups", dict)
+    policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "100Mi"}}}
+    async with sandbox_bridge(sandbox, tmp_path, managedNamespaces=["team"]), Client(from_kubeconfig(sandbox.kubeconfig)) as kube:
+        await kube.create(NAMESPACES.untyped, {"metadata": {"name": "team"}})
+        await kube.create(
+            groups, {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "ring"}, "spec": policy}, "team"
+        )
+        for index in range(2):
+            spec = {"containers": [container], "schedulingGroup": {"podGroupName": "ring"}}
+            await kube.create(PODS.untyped, {"metadata": {"name": f"r-{index}"}, "spec": spec}, "team")
+
+        async def said() -> bool:
+            found = (await kube.get(groups, "ring", "team")).get("status", {}).get("conditions", [])
+            return [(each["type"], each["status"]) for each in found] == [("PodGroupInitiallyScheduled", "True")]
+
+        await sandbox.until("kube-apiserver", "the group had its condition", said)
+        await kube.raw("DELETE", "/api/v1/namespaces/team/pods")
+
+        async def gone() -> bool:
+            return not (await kube.list(PODS, "team")).items
+
+        await sandbox.until("kube-apiserver", "its pods were gone", gone)

@@ -64,6 +64,18 @@ async def test_two_groups_of_which_one_fits_never_hold_a_half_each(team: Team) -
     await team.until("the other group ran whole", other)
 
 
+async def test_a_leader_that_needs_more_than_its_workers_has_its_own_part_of_one_job(team: Team) -> None:
+    """A hetjob, submitted when there is only the leader: its workers' part waits for them."""
+    await team.create(lws(team, "uneven", 3, cpus=1, leader=8, startupPolicy="LeaderReady"))
+    pods = await until_bound(team, "uneven-", 3)
+    assert procids(pods) == [0, 1, 2]
+    parts = await team.slurm.jobs.parts(job_id(pods))
+    assert [(part.tasks, part.cpus_per_task) for part in parts] == [(1, 8), (2, 1)]
+    await team.kube.delete(PODS, pods[2].metadata.name, team.namespace)
+    again = await until_anew(team, "uneven-", 3, {pod.metadata.uid for pod in pods}, 90)
+    assert (job_id(again), procids(again)) == (job_id(pods), [0, 1, 2]), "all of the group was made anew, each in its own part"
+
+
 async def test_a_pod_that_is_replaced_takes_its_place(team: Team) -> None:
     """Policy None: the one pod; RecreateGroupOnPodRestart: all of the group; in the same allocation."""
     await team.create(lws(team, "one", 3, restartPolicy="None"))

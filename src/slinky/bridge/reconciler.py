@@ -136,8 +136,8 @@ class Reconciler:
             await self.binder.give_back(key)
             self._forget(key, known)
             return
-        strangers = self.succession.strangers(key, pods, views, workload, job, known)
-        views = without(views, strangers)
+        everyone, strangers = views, self.succession.strangers(key, pods, views, workload, job, known)
+        views = without(everyone, strangers)
         wished = workload.wished_ranks if workload else {}
         placements = await self.binder.placements(key, views, job, known, wished, self._components(workload, job, known))
         await self._submitter.label_the_rest(pods, known)
@@ -149,7 +149,7 @@ class Reconciler:
             self._add(self._window.leave(key))
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, _phase(now, self._window.is_waiting(key)), len(pods))
-        self._teller.look(key, now, pods)
+        self._teller.look(key, msgspec.structs.replace(now, pods=everyone) if strangers else now, pods)
         self.checkpoint(key, workload, job.job_id if job is not None and job.state == "running" else 0)
         if is_to_be_told(known, asyncio.get_running_loop().time()):
             self._teller.waits([pod for pod in pods if not pod.spec.node_name], known.waits)
