@@ -206,7 +206,14 @@ def _roots() -> dict[str, tuple[str, dict[str, Any]]]:
 async def _answer(team: Team, path: str, document: dict[str, Any], annotations: dict[str, str]) -> str:
     """Of the API server and its webhooks, with nothing kept: empty where it would be made."""
     api = path.split("/namespaces/")[0].removeprefix("/apis/").removeprefix("/api/")
-    kinds = {"pods": "Pod", "jobs": "Job", "jobsets": "JobSet", "leaderworkersets": "LeaderWorkerSet", "podgroups": "PodGroup", "workloads": "Workload"}
+    kinds = {
+        "pods": "Pod",
+        "jobs": "Job",
+        "jobsets": "JobSet",
+        "leaderworkersets": "LeaderWorkerSet",
+        "podgroups": "PodGroup",
+        "workloads": "Workload",
+    }
     meta = {"name": "probe", "annotations": annotations}
     body = {"apiVersion": api, "kind": kinds[path.rpartition("/")[2]], "metadata": meta, **document}
     try:
