@@ -8,6 +8,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+import msgspec
+
 from slinky.bridge.annotations import JobSettings
 from slinky.bridge.directions import Directions
 from slinky.bridge.executor import Executor
