@@ -1,6 +1,6 @@
 """What all tests share: one sandbox for a run, and for each test a namespace and a partition that nobody else uses.
 
-The sandbox is named after the checkout, so a run that was killed is cleaned up by the next one. Where a test failed, the servers'
+The sandbox is named after the checkout and, where several processes run the tests, after the process, so a run that was killed is cleaned up by the next one. Where a test failed, the servers'
 logs are kept in `artefacts/`.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from slinky.sandbox.cache import digest
 from slinky.sandbox.down import down
@@ -25,7 +26,11 @@ from slinky.sandbox.up import up
 CHECKOUT = Path(__file__).parent.parent
 ARTEFACTS = CHECKOUT / "artefacts"
 NODES = 48
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")  # each has sandboxes of its own
 _numbers = itertools.count()
+
+settings.register_profile("without the clock", deadline=None)  # how long an example takes is the machine's matter
+settings.load_profile("without the clock")
 
 Starter = Callable[[str, Shape], Sandbox]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -37,7 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
-    shutil.rmtree(ARTEFACTS, ignore_errors=True)
+    if not WORKER:
+        shutil.rmtree(ARTEFACTS, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +55,7 @@ def start_sandbox(request: pytest.FixtureRequest) -> Iterator[Starter]:
     capture = request.config.pluginmanager.getplugin("capturemanager")
 
     def start(kind: str, shape: Shape) -> Sandbox:
-        name = f"test-{digest(str(CHECKOUT))}-{kind}"
+        name = f"test-{digest(str(CHECKOUT))}-{kind}{WORKER}"
         down(name)
         started.append(name)
         with capture.global_and_fixture_disabled(), Progress() as progress:  # the first time, this builds for minutes: let it be seen

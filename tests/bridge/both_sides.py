@@ -2,26 +2,32 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.binding import Binder
+from slinky.bridge.capacity import NodeRoom
+from slinky.bridge.directions import Directions
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.keys import FINALIZER, JOB_ID
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Reconciler
+from slinky.bridge.settings import Settings
 from slinky.bridge.slurm_nodes import FITS
 from slinky.bridge.submission import Submission, submission_of
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.translate import Site, translate
 from slinky.bridge.volumes.binder import VolumeBinder
+from slinky.bridge.whereabouts import Whereabouts, put_on_all
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import Workload
 from slinky.kube import Cache, Key, Meta, Node, Pod
@@ -30,8 +36,9 @@ from slinky.kube.objects import NodeStatus, OwnerReference, PodStatus
 from slinky.slurm import Allocation, Job, JobDescription, JobStatus, NodeAllocation, NotFoundError, OutcomeUnknownError, UnavailableError
 from tests.kube.virtual_time import run_in_virtual_time
 
-__all__ = ["OWNER", "Silent", "World", "runs", "told"]
+__all__ = ["GRANTS", "OWNER", "Silent", "World", "runs", "told"]
 
+GRANTS = partial(Policy(Settings(partition="bridge")).grant, labels={})
 SITE = Site(cluster="c1", partition="bridge")
 OWNER = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="train-uid", controller=True)
 
@@ -63,8 +70,13 @@ class World:
         self.labels_go_along = True
         self.labels_written = 0  # by themselves
         self.takes_labels = True  # with a Binding
+        self.slurm_nodes = ["n"]
+        self.priorities: dict[int, int] = {}
+        self.unfit: dict[str, str] = {}  # nodes that Kubernetes refuses, and why
+        self.seen_unfit: dict[str, str] = {}  # those of them that are known when a job is submitted
         self.jobs = self.accounting = self
         self.site = SITE
+        self.granted: Grant | None = GRANTS("ns")
         metrics, teller = BridgeMetrics(CollectorRegistry()), Silent()
         self.ledger = Ledger([self.pods], self.nodes)
         self.membership = Membership(self.pods, self.kube_jobs, lambda key: self.loop.queue.add(key) if hasattr(self, "loop") else None)
@@ -78,8 +90,8 @@ class World:
             lambda _: None,
             Jobs(me, poller, "c1"),
             poller,
-            Submitter(me, teller, poller, teller, metrics),  # type: ignore[arg-type]
-            lambda wake: Binder(me, me, self.ledger, teller, metrics, wake, volumes),  # type: ignore[arg-type]
+            Submitter(me, teller, Directions(self, me, {}), poller, teller, metrics, lambda _: self.granted),  # type: ignore[arg-type]
+            lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake, volumes),  # type: ignore[arg-type]
             self.window,
             teller,  # type: ignore[arg-type]
             metrics,
@@ -112,14 +124,14 @@ class World:
 
     # As the executor
 
-    def describe(self, workload: Workload) -> JobDescription:
-        return translate(workload, SITE)
+    async def site_for(self, _: Workload) -> Site:
+        return SITE
 
-    async def submit(self, workload: Workload) -> Submission:
+    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = ()) -> Submission:
         self.tries += 1
         await asyncio.sleep(0.01)
         self.check()
-        description = translate(workload, SITE)
+        description = put_on_all([translate(workload, SITE)], whereabouts)[0]
         job_id = len(self.held) + 1
         tasks = {"set": True, "infinite": False, "number": description.tasks}
         record = {
@@ -142,6 +154,17 @@ class World:
         sent = translate(workload, SITE)
         mine = [job_id for job_id, job in self.held.items() if job.admin_comment == sent.admin_comment and not job.is_finished]
         return submission_of(mine[0], sent) if mine else None
+
+    async def record(self, job_id: int) -> Job:
+        triplet = {"set": True, "infinite": False, "number": self.priorities.get(job_id, 0)}
+        await self.get(job_id)
+        return msgspec.convert({"job_id": job_id, "job_state": self.held[job_id].job_states, "priority": triplet}, Job)
+
+    async def update_waiting(self, job_id: int, change: JobDescription) -> None:
+        self.acts.append(f"update {job_id} {change.constraints or ''} {','.join(change.excluded_nodes or ())}".strip())
+
+    async def catch_up(self, job_id: int, priority: int) -> None:
+        self.acts.append(f"priority {job_id} {priority}")
 
     async def label(self, pod: Pod, job_id: int) -> None:
         self.labels_written += 1
@@ -172,11 +195,29 @@ class World:
             self.change(pod.metadata.name, finalizers=())
         return True
 
-    async def end_job(self, job_id: int, exit_code: int | None, _: str, *, running: bool) -> None:  # noqa: ARG002
+    async def end_job(self, job_id: int, exit_code: int | None, _: str, *, running: bool, components: object = None) -> None:  # noqa: ARG002
         self.acts.append(f"end {job_id} {exit_code}")
         self.set_job(job_id, "CANCELLED")
 
+    # As Kubernetes' judgement on nodes
+
+    def refusal(self, _: Pod, node: str) -> str:
+        return self.unfit.get(node, "")
+
+    def refusals(self, _: Pod) -> dict[str, str]:
+        return self.seen_unfit
+
+    def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
+        return next(((pod, why) for pod, node in placements if (why := self.refusal(pod, node))), None)
+
+    def assume(self, pod: Pod, node: str) -> None: ...
+
+    def withdraw(self, pod: Pod) -> None: ...
+
     # As Slurm
+
+    async def rooms_of(self, _: str) -> dict[str, NodeRoom]:
+        return {node: NodeRoom(partitions=frozenset({"bridge"}), cpus=64, memory=1 << 20, gres={}) for node in self.slurm_nodes}
 
     def check(self) -> None:
         if self.down:
@@ -187,6 +228,9 @@ class World:
         if job_id not in self.held:
             raise NotFoundError(f"there is no job {job_id}")
         return self.held[job_id]
+
+    async def parts(self, job_id: int) -> list[Job]:
+        return [await self.get(job_id)]
 
     async def job(self, job_id: int) -> Any:
         raise NotFoundError(f"accounting has no job {job_id}")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from slinky.bridge.admission import ALIASES, LEFT_ALONE, TASK_ENVIRONMENT, admit_change, admit_pod, admit_root
@@ -115,11 +116,11 @@ def test_everything_wrong_is_said_at_once() -> None:
 
 
 def test_the_root_of_a_workload_is_read_too() -> None:
-    assert "must be minutes" in admit_root({"slurmjob.slinky.slurm.net/timelimit": "soon"}).refusal
-    assert admit_root({"slinky.slurm.net/account": "x"}).warnings == (
+    assert "must be minutes" in admit_root({"metadata": {"annotations": {"slurmjob.slinky.slurm.net/timelimit": "soon"}}}, OURS).refusal
+    assert admit_root({"metadata": {"annotations": {"slinky.slurm.net/account": "x"}}}, OURS).warnings == (
         "annotation slinky.slurm.net/account has no effect: since 1.0 its name is slurmjob.slinky.slurm.net/account",
     )
-    assert admit_root({"slurmjob.slinky.slurm.net/timelimit": "5"}) == LEFT_ALONE
+    assert admit_root({"metadata": {"annotations": {"slurmjob.slinky.slurm.net/timelimit": "5"}}}, OURS) == LEFT_ALONE
 
 
 def test_only_the_bridge_changes_its_own_keys() -> None:
@@ -150,3 +151,94 @@ def test_the_bridge_may_create_pods_with_its_own_keys() -> None:
 def test_resize_is_refused() -> None:
     ours = pod({"schedulerName": NAME})
     assert "pods/resize: Slurm has set aside" in admit_change(ours, ours, OURS, by_bridge=False, resize=True).refusal
+
+
+# What the namespace may, and what roots and their templates say
+
+TIMELIMIT, ACCOUNT = "slurmjob.slinky.slurm.net/timelimit", "slurmjob.slinky.slurm.net/account"
+NO_ACCOUNT = f"annotation {ACCOUNT} is 'rich', and namespace lab may name no account: leave it out"
+MALFORMED = f"annotation {TIMELIMIT} is 'soon', and must be minutes"
+
+
+def root(spec: dict[str, Any], /, **annotations: str) -> dict[str, Any]:
+    return {"metadata": {"name": "r", "namespace": "lab", "annotations": annotations}, "spec": spec}
+
+
+def template(spec: dict[str, Any] | None = None, /, **annotations: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "c"}]} | (spec or {})}
+
+
+def job_set(of: dict[str, Any], /, **annotations: str) -> dict[str, Any]:
+    return {"replicatedJobs": [{"name": "a", "template": {"metadata": {"annotations": annotations}, "spec": {"template": of}}}]}
+
+
+SHAPES: list[tuple[str, Any]] = [
+    ("spec.template", lambda of: {"template": of}),
+    ("spec.replicatedJobs[0].template.spec.template", job_set),
+    ("spec.leaderWorkerTemplate.leaderTemplate", lambda of: {"leaderWorkerTemplate": {"leaderTemplate": of}}),
+    ("spec.leaderWorkerTemplate.workerTemplate", lambda of: {"leaderWorkerTemplate": {"workerTemplate": of}}),
+]
+
+
+def test_what_the_namespace_may_not_is_refused_on_pods_and_roots() -> None:
+    assert admit_pod(pod(annotations={ACCOUNT: "rich"}), OURS, managed=True).refusal == NO_ACCOUNT
+    assert admit_root(root({}, **{ACCOUNT: "rich"}), OURS).refusal == NO_ACCOUNT
+    assert admit_pod(pod(annotations={ACCOUNT: "rich"}), OURS, managed=False) == LEFT_ALONE
+
+
+@pytest.mark.parametrize(("place", "shape"), SHAPES, ids=[place for place, _ in SHAPES])
+def test_a_template_is_judged_with_its_root(place: str, shape: Any) -> None:
+    for made, why in (
+        (template(**{TIMELIMIT: "soon"}), MALFORMED),
+        (template(**{ACCOUNT: "rich"}), NO_ACCOUNT),
+        (template({"nodeName": "n1"}), "spec.nodeName is 'n1': Slurm chooses the node"),
+        ({"metadata": {"labels": {JOB_ID: "7"}}, "spec": {}}, f"label {JOB_ID} is written by the bridge"),
+    ):
+        assert admit_root(root(shape(made)), OURS).refusal.startswith(f"{place}: {why}")
+    assert admit_root(root(shape(template({"schedulerName": "other"}, **{TIMELIMIT: "soon"}))), OURS) == LEFT_ALONE
+    assert admit_root(root(shape(template(**{TIMELIMIT: "5"}))), OURS) == LEFT_ALONE
+
+
+def test_what_is_wrong_with_the_root_is_not_said_again_for_each_template() -> None:
+    assert admit_root(root({"template": template()}, **{ACCOUNT: "rich"}), OURS).refusal == NO_ACCOUNT
+
+
+def test_the_annotations_of_a_job_within_a_job_set_are_judged_too() -> None:
+    assert MALFORMED in admit_root(root(job_set(template(), **{TIMELIMIT: "soon"})), OURS).refusal
+
+
+def test_a_class_and_a_deadline_are_judged_where_no_owner_could_overrule_them() -> None:
+    strict = msgspec.convert(
+        {"policy": {"default": {"maxTimeLimit": 60, "qoses": ["low"]}}, "priorityClasses": [{"name": "gold", "qos": "high"}]}, Settings
+    )
+    spec = {"priorityClassName": "gold", "activeDeadlineSeconds": 7200}
+    why = "spec.priorityClassName gold means QoS high, and namespace lab may name low only"
+    late = "activeDeadlineSeconds is 120 minutes, and namespace lab may have 60 at most"
+    of_job = pod(spec, ownerReferences=[{"kind": "Job", "name": "j", "controller": True}])
+    of_replica_set = pod(spec, ownerReferences=[{"kind": "ReplicaSet", "name": "j", "controller": True}])
+    assert admit_pod(pod(spec), strict, managed=True).refusal == f"{late}; {why}"
+    assert admit_pod(of_replica_set, strict, managed=True).refusal == f"{late}; {why}"
+    assert not admit_pod(of_job, strict, managed=True).refusal
+    assert admit_root(root({"template": template(spec)}), strict).refusal == f"spec.template: {late}; spec.template: {why}"
+    overruled = {"slurmjob.slinky.slurm.net/qos": "low", TIMELIMIT: "30"}
+    assert not admit_root(root({"template": template(spec)}, **overruled), strict).refusal
+
+
+def test_a_root_that_is_changed_is_refused_for_what_the_change_brings() -> None:
+    wrong = root({"template": template(**{ACCOUNT: "rich"})}, **{TIMELIMIT: "soon"})
+    assert admit_root(wrong, OURS, wrong) == LEFT_ALONE
+    worse = root({"template": template(**{ACCOUNT: "rich"})}, **{TIMELIMIT: "later"})
+    assert "'later'" in admit_root(worse, OURS, wrong).refusal
+    better = admit_root(root({}, **{TIMELIMIT: "5"}), OURS, wrong)
+    assert better.warnings == (f"annotation {TIMELIMIT}: what is changed holds for jobs that are submitted from now on",)
+
+
+def test_job_annotations_of_a_pod_that_are_changed_are_judged_and_of_no_use_once_it_has_a_job() -> None:
+    old = pod({"schedulerName": NAME}, annotations={TIMELIMIT: "5"})
+    for label, warnings in (({}, ()), ({JOB_ID: "7"}, (f"annotation {TIMELIMIT}: to no effect, as the pod is Slurm job 7 already",))):
+        old["metadata"]["labels"] = label
+        new = pod({"schedulerName": NAME}, annotations={TIMELIMIT: "6"}, labels=label)
+        assert admit_change(old, new, OURS, by_bridge=False).warnings == warnings
+    for said, why in (({TIMELIMIT: "soon"}, MALFORMED), ({TIMELIMIT: "5", ACCOUNT: "rich"}, NO_ACCOUNT)):
+        new = pod({"schedulerName": NAME}, annotations=said, labels={JOB_ID: "7"})
+        assert admit_change(old, new, OURS, by_bridge=False).refusal.startswith(why)

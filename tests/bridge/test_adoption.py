@@ -3,7 +3,9 @@
 import datetime as dt
 from typing import Any
 
-from slinky.bridge.adoption import Found, found_in, inheritance
+import msgspec
+
+from slinky.bridge.adoption import Found, found_in, inheritance, whole
 from slinky.bridge.keys import FINALIZER, JOB_ID
 from slinky.bridge.marker import comment_for, marker_for
 from slinky.bridge.submission import Submission
@@ -28,7 +30,7 @@ def a_pod(uid: str, job_id: int = 0, phase: str = "Pending", *, finalizer: bool 
 
 
 def a_job(job_id: int, *uids: str, attempt: int = 0, over: bool = False) -> Found:
-    return Found(KEY, Submission(job_id=job_id, tasks=len(uids)), marker_for("c1", str(KEY), uids, attempt), over)
+    return Found(KEY, Submission(job_id=job_id, tasks=len(uids)), marker_for("c1", str(KEY), uids, attempt), () if over else (job_id,))
 
 
 def inherited(pods: list[Pod], *jobs: Found) -> tuple[int, list[int]]:
@@ -83,8 +85,42 @@ def test_only_external_jobs_with_our_marker_and_cluster_are_ours() -> None:
     found = found_in(Job(**said), "c1")
     assert found is not None
     assert (found.key, found.submission.job_id, found.marker, found.is_over) == (KEY, 7, marker_for("c1", str(KEY), ["a"]), False)
-    assert found_in(Job(**said | {"job_states": ["COMPLETED"]}), "c1") == Found(found.key, found.submission, found.marker, True)
+    assert found_in(Job(**said | {"job_states": ["COMPLETED"]}), "c1") == Found(found.key, found.submission, found.marker)
     assert found_in(Job(**said), "c2") is None
     assert found_in(Job(**said | {"flags": []}), "c1") is None
     assert found_in(Job(**said | {"admin_comment": ""}), "c1") is None
     assert found_in(Job(**said | {"admin_comment": comment_for("c1", "nonsense", [], ["a"])}), "c1") is None
+
+
+def a_part(job_id: int, hetjob_id: int, ranks: tuple[int, ...], *uids: str, over: bool = False) -> Found:
+    submission = Submission(job_id=job_id, tasks=len(ranks))
+    return Found(KEY, submission, marker_for("c1", str(KEY), uids), () if over else (job_id,), hetjob_id, ranks)
+
+
+def test_the_parts_of_a_hetjob_are_one_job_that_its_leader_stands_for() -> None:
+    other = a_job(5, "x")
+    [first, job] = whole([other, a_part(8, 7, (1, 2), "a", "b", "c"), a_part(7, 7, (0,), "a", "b", "c")])
+    assert first is other
+    assert (job.submission.job_id, job.submission.tasks, job.left) == (7, 3, (7, 8))
+    assert [(part.job_id, part.ranks) for part in job.submission.components] == [(7, (0,)), (8, (1, 2))]
+    assert inherited([a_pod("a", 7), a_pod("b", 7), a_pod("c", 7)], job) == (7, [])
+    assert inherited([a_pod("a"), a_pod("b"), a_pod("c")], job) == (7, [])
+    assert inherited([a_pod("z")], job) == (0, [7]), "the others go with the leader"
+
+
+def test_what_is_left_of_a_hetjob_without_its_leader_is_ended_part_by_part() -> None:
+    parts = (a_part(7, 7, (0,), "a", over=True), a_part(8, 7, (1,), "a"), a_part(9, 7, (2,), "a"))
+    assert inherited([a_pod("z")], *whole(parts)) == (0, [8, 9])
+    assert inherited([a_pod("z")], *whole(parts[1:])) == (0, [8, 9]), "Slurm has forgotten the leader"
+    assert inherited([a_pod("z")], *whole([a_part(7, 7, (0,), "a", over=True), a_part(8, 7, (1,), "a", over=True)])) == (0, [])
+
+
+def test_a_part_is_known_by_its_hetjob_and_its_ranks() -> None:
+    comment = comment_for("c1", str(KEY), [("ns", "b")], ["a", "b"], 0, (1,))
+    number = {"set": True, "infinite": False, "number": 7}
+    job = msgspec.convert(
+        {"job_id": 8, "job_state": ["RUNNING"], "flags": ["EXTERNAL_JOB"], "admin_comment": comment, "het_job_id": number}, Job
+    )
+    found = found_in(job, "c1")
+    assert found is not None
+    assert (found.hetjob_id, found.ranks, found.left) == (7, (1,), (8,))

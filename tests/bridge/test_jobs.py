@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from slinky.bridge.jobs import SETTLE_SECONDS, Jobs
@@ -34,6 +35,7 @@ class Slurm:
         self.record = job
         self.past: AccountedJob | SlurmError = NotFoundError("accounting does not know it")
         self.questions = 0
+        self.all_parts: list[Job] = []
         self.jobs = self.accounting = self
 
     async def get(self, job_id: int) -> Job:
@@ -41,6 +43,11 @@ class Slurm:
         if self.record is None:
             raise NotFoundError(f"there is no job {job_id}")
         return self.record
+
+    async def parts(self, job_id: int) -> list[Job]:
+        if self.all_parts:
+            self.questions += 1
+        return self.all_parts or [await self.get(job_id)]
 
     async def states(self, _: object) -> list[JobStatus]:
         return []
@@ -169,3 +176,62 @@ async def test_a_job_that_we_submitted_is_not_asked_about_before_the_poller_has_
     await world.poller._look()
     assert await world.state() == "over", "it was gone before the first look"
     assert world.slurm.questions == 1
+
+
+def a_hetjob(*states: str) -> list[Job]:
+    numbered = [a_job(state, job_id=7 + number) for number, state in enumerate(states)]
+    return [
+        msgspec.structs.replace(job, admin_comment=comment_for("c1", str(KEY), [], ["a"], 0, (rank,))) for rank, job in enumerate(numbered)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "whole", "rest"),
+    [
+        (("RUNNING", "RUNNING"), "running", ()),
+        (("PENDING", "PENDING"), "pending", ()),
+        (("RUNNING", "PENDING"), "pending", ()),
+        (("RUNNING", "CANCELLED"), "over", (7,)),
+        (("NODE_FAIL", "RUNNING"), "over", (8,)),
+        (("TIMEOUT", "TIMEOUT"), "over", ()),
+    ],
+)
+async def test_a_hetjob_runs_when_all_of_it_does_and_is_over_as_soon_as_a_part_is(
+    states: tuple[str, ...], whole: str, rest: tuple[int, ...]
+) -> None:
+    world = World()
+    world.slurm.all_parts = a_hetjob(*states)
+    for _ in range(2):
+        assert await world.state() == whole
+    assert world.known.rest == rest
+    assert world.known.submission
+    assert world.known.submission.job_ids == (7, 8)
+
+
+async def test_the_poller_is_believed_on_a_hetjob_only_where_it_knows_all_of_it() -> None:
+    world = World()
+    world.slurm.all_parts = a_hetjob("PENDING", "PENDING")
+    assert await world.state() == "pending"
+    world.poller.states[7] = JobStatus("7", ["RUNNING"])
+    assert await world.state() == "pending"
+    assert world.slurm.questions == 2, "of the second part nothing is known"
+    world.poller.states[8] = JobStatus("8", ["RUNNING"])
+    assert await world.state() == "running"
+    assert world.slurm.questions == 2
+    world.slurm.all_parts = a_hetjob("RUNNING", "CANCELLED")
+    world.poller.states[8] = JobStatus("8", ["CANCELLED"])
+    assert await world.state() == "over"
+
+
+async def test_parts_that_we_end_one_by_one_are_no_reason_to_give_up_the_rest() -> None:
+    world = World(ending_since=1.0)
+    world.slurm.all_parts = a_hetjob("RUNNING", "COMPLETED")
+    assert await world.state() == "running"
+    world.slurm.all_parts = a_hetjob("COMPLETED", "COMPLETED")
+    assert await world.state() == "over"
+
+
+async def test_a_hetjob_of_which_a_part_is_another_now_is_lost() -> None:
+    world = World()
+    world.slurm.all_parts = [a_hetjob("RUNNING")[0], a_job("RUNNING", WorkloadKey("Job", "ns", "other"), job_id=8)]
+    assert await world.state() == "lost"

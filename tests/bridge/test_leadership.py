@@ -17,7 +17,7 @@ from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Key, Meta, Pod
 from slinky.kube.objects import PodSpec, PodStatus
 from slinky.slurm import Job
-from tests.bridge.both_sides import OWNER, Silent, World
+from tests.bridge.both_sides import GRANTS, OWNER, Silent, World
 from tests.kube.virtual_time import run_in_virtual_time
 
 
@@ -62,10 +62,12 @@ class Succession:
             lambda _: None,
             self.world.ledger,
             quiet,
+            me,
             self.window,
             quiet,
             BridgeMetrics(CollectorRegistry()),
             lambda told: JobPoller(me, told),
+            GRANTS,
         )
         self.world.loop = leadership.reconciler
         task = asyncio.create_task(leadership.run())

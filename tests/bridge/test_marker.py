@@ -64,3 +64,18 @@ def test_what_is_not_ours_is_nothing() -> None:
         ours[:-5],
     ):
         assert read_comment(text, "c1") is None
+
+
+@given(st.sets(st.integers(0, 400), min_size=1))
+def test_the_ranks_of_a_component_are_read_as_they_were_written(ranks: set[int]) -> None:
+    own = tuple(sorted(ranks))
+    found = read_comment(comment_for("c", "w", [], ["u"], 0, own), "c")
+    assert found is not None
+    assert found.ranks == own
+
+
+def test_ranks_that_are_none_of_ours_are_none() -> None:
+    for text in ("x", "1-", "-1", "3-x", "0-99999999999", "²"):
+        found = read_comment('{"slinky":1,"marker":"m","cluster":"c","ranks":"' + text + '"}', "c")
+        assert found is not None
+        assert found.ranks in ((), (1,))

@@ -19,7 +19,7 @@ def a_pod(spec: dict[str, Any], status: dict[str, Any] | None = None) -> Pod:
     return msgspec.convert({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec, "status": status or {}}, Pod)
 
 
-def box(name: str = "c", restart: str = "", limits: dict[str, str] | None = None, **requests: str) -> dict[str, Any]:
+def box(name: str = "c", restart: str = "", limits: Any = None, **requests: str) -> dict[str, Any]:
     return {"name": name, "restartPolicy": restart, "resources": {"requests": requests, "limits": limits or {}}}
 
 

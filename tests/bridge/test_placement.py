@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge.placement import PlacementError, assign, place, slots_of
+from slinky.bridge.placement import PlacementError, Slot, assign, hetjob_slots, place, slots_of
 from slinky.bridge.task import PerTask
 from slinky.slurm import Allocation, Gres, NodeAllocation
 
@@ -85,3 +85,59 @@ def test_no_slot_is_given_twice(tasks: int, data: st.DataObject) -> None:
     placed = assign(slots, held, starting, wished)
     assert len({p.slot.rank for p in placed}) == len(placed) == min(tasks, len(held) + len(starting))
     assert all(placed[index].slot.rank == rank for index, rank in enumerate(held.values()))
+
+
+def test_the_slots_of_a_hetjob_are_one_row_in_rank_order() -> None:
+    small, large = PerTask(memory=100), PerTask(memory=100, gres={"gpu": 2})
+    slots = hetjob_slots(
+        [((0, 3), small, Allocation(7, [node("n0", 2, 0)])), ((1, 2, 4), large, Allocation(8, [node("n1", 2, 2), node("n2", 1, 2)]))]
+    )
+    assert [(slot.rank, slot.node, slot.component) for slot in slots] == [
+        (0, "n0", 0),
+        (1, "n1", 1),
+        (2, "n1", 1),
+        (3, "n0", 0),
+        (4, "n2", 1),
+    ]
+    assert [slot.devices.get("gpu") for slot in slots] == [None, (0, 1), (2, 3), None, (0, 1)]
+    assert [slot.local_rank for slot in slots] == [0, 0, 1, 1, 0]
+
+
+def test_components_that_share_a_node_share_its_local_ranks() -> None:
+    one = Allocation(7, [node("n", 1, 0)])
+    slots = hetjob_slots([((0,), PerTask(memory=100), one), ((1,), PerTask(memory=50), one)])
+    assert [(slot.rank, slot.local_rank) for slot in slots] == [(0, 0), (1, 1)]
+
+
+def test_a_component_with_too_little_room_is_named() -> None:
+    with pytest.raises(PlacementError, match="job 8 has room for 1 of 2 pods"):
+        hetjob_slots(
+            [((0,), PerTask(memory=100), Allocation(7, [node("n", 1)])), ((1, 2), PerTask(memory=100), Allocation(8, [node("n", 1)]))]
+        )
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=10), st.data())
+def test_a_pod_of_a_hetjob_gets_a_slot_of_its_own_component_or_none(kinds: list[int], data: st.DataObject) -> None:
+    slots = [Slot(node="n", rank=rank, local_rank=rank, component=kind) for rank, kind in enumerate(kinds)]
+    held = {f"h{rank}": rank for rank in data.draw(st.lists(st.integers(0, len(kinds) - 1), unique=True))}
+    own = {f"s{number}": data.draw(st.integers(-1, 2)) for number in range(data.draw(st.integers(0, 12)))}
+    wished = {uid: data.draw(st.integers(0, 12)) for uid in own if data.draw(st.booleans())}
+    placed = [placement for placement in assign(slots, held, list(own), wished, own) if placement.uid in own]
+    assert all(placement.slot.component == own[placement.uid] for placement in placed)
+    for kind in range(3):
+        free = [slot for slot in slots if slot.component == kind and slot.rank not in held.values()]
+        assert sum(placement.slot.component == kind for placement in placed) == min(len(free), list(own.values()).count(kind))
+
+
+def test_a_pod_that_asks_for_two_types_gets_some_of_each() -> None:
+    gres = [
+        Gres(name="gpu", type="a", count=2, index="0-1"),
+        Gres(name="gpu", type="b", count=4, index="4-7"),
+        Gres(name="hca", count=2, index="0-1"),
+    ]
+    allocation = Allocation(1, [NodeAllocation(node="n", memory=400, gres=gres)])
+    task = PerTask(memory=100, gres={"gpu": 3, "hca": 1}, typed_gres={"gpu:a": 1, "gpu:b": 2, "hca": 1})
+    placed = place(["x", "y"], task, allocation)
+    assert [p.slot.devices for p in placed] == [{"gpu": (0, 4, 5), "hca": (0,)}, {"gpu": (1, 6, 7), "hca": (1,)}]
+    with pytest.raises(PlacementError, match="room for 2 of 3 pods"):
+        place(["x", "y", "z"], task, allocation)

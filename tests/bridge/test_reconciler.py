@@ -3,7 +3,12 @@
 import asyncio
 from functools import partial
 
-from slinky.bridge.keys import GANG, JOB_ID
+import msgspec
+
+from slinky.bridge.keys import GANG, JOB_ID, SETTINGS
+from slinky.bridge.policy import Policy
+from slinky.bridge.settings import Settings
+from slinky.bridge.submitting import MOST_REQUEUES, PARKED
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Job as KubeJob
 from slinky.kube import Key, Meta
@@ -219,5 +224,107 @@ def test_a_job_that_another_leader_left_waiting_counts_in_the_window() -> None:
         world.window.leave(key)
         world.loop.queue.add(key)
         await world.until(lambda: world.window.inside == 1)
+
+    told(story)
+
+
+def test_a_node_that_kubernetes_refuses_sends_the_workload_back_into_the_queue_without_it() -> None:
+    async def story(world: World) -> None:
+        world.slurm_nodes = ["m", "n"]
+        world.unfit = {"n": "node n has a taint"}
+        world.make("a")
+        await world.until(lambda: 1 in world.held)
+        world.priorities[1] = 700
+        world.set_job(1, "RUNNING")
+        await world.until(lambda: 2 in world.held)
+        assert world.held[1].is_finished
+        known = world.loop.known[WorkloadKey("Pod", "ns", "a-uid")]
+        await world.until(lambda: known.where is not None and known.job_id == 2)
+        assert known.where
+        assert known.where[0].excluded == ("n",)
+        assert [act for act in world.acts if act.startswith(("submit", "end", "priority"))] == [
+            "submit 1 x1",
+            "end 1 None",
+            "submit 2 x1",
+            "priority 2 700",
+        ]
+        assert not world.pod("a").metadata.labels.get(JOB_ID) or world.pod("a").metadata.labels[JOB_ID] == "2"
+        world.unfit = {}
+        world.set_job(2, "RUNNING")
+        await world.until(lambda: world.pod("a").spec.node_name)
+        assert known.requeues == 0
+
+    told(story)
+
+
+def test_a_workload_is_sent_back_a_limited_number_of_times_and_then_holds_what_it_has() -> None:
+    async def story(world: World) -> None:
+        world.slurm_nodes = ["m", "n"]
+        world.unfit = {"n": "node n has a taint"}
+        world.make("a")
+        for number in range(1, MOST_REQUEUES + 2):
+            await world.until(partial(world.held.get, number))
+            world.set_job(number, "RUNNING")
+        known = world.loop.known[WorkloadKey("Pod", "ns", "a-uid")]
+        await world.until(lambda: known.job_id == MOST_REQUEUES + 1 and known.obstacle)
+        assert not world.held[MOST_REQUEUES + 1].is_finished
+        world.unfit = {}
+        await world.until(lambda: world.pod("a").spec.node_name)
+
+    told(story)
+
+
+def test_what_no_node_will_take_waits_in_the_bridge() -> None:
+    async def story(world: World) -> None:
+        world.seen_unfit = {"n": "node n is cordoned"}
+        world.make("a")
+        key = WorkloadKey("Pod", "ns", "a-uid")
+        await world.until(lambda: key in world.loop.known and world.loop.known[key].parked)
+        assert "node n is cordoned" in world.loop.known[key].parked
+        assert not world.held
+        world.seen_unfit = {}
+        world.loop.slurm_nodes_changed()
+        await runs(world, 1, "a")
+
+    told(story)
+
+
+def test_what_the_policy_refuses_is_parked_until_something_else_is_said_or_the_namespace_has_other_labels() -> None:
+    account = {f"{SETTINGS}account": "rich"}
+
+    async def story(world: World) -> None:
+        world.make("a")
+        world.change("a", annotations=account)
+        key = WorkloadKey("Pod", "ns", "a-uid")
+        await world.until(lambda: key in world.loop.known and world.loop.known[key].parked)
+        why = f"annotation {SETTINGS}account is 'rich', and namespace ns may name no account: leave it out"
+        assert world.loop.known[key].parked == why
+        assert world.tries == 0
+        began = asyncio.get_running_loop().time()
+        world.change("a", annotations={})
+        await world.until(lambda: world.held)
+        world.change("a", annotations=account)  # to no effect, now that it has a job
+        await runs(world, 1, "a")
+        world.make("b")
+        world.change("b", annotations=account)
+        other = WorkloadKey("Pod", "ns", "b-uid")
+        await world.until(lambda: other in world.loop.known and world.loop.known[other].parked)
+        world.granted = Policy(msgspec.convert({"policy": {"default": {"accounts": ["rich"]}}}, Settings)).grant("ns", {})
+        world.loop.namespace_changed("ns")
+        await world.until(lambda: 2 in world.held)
+        assert asyncio.get_running_loop().time() - began < PARKED.first
+        assert world.acts == ["submit 1 x1", "bind a", "submit 2 x1"]
+
+    told(story)
+
+
+def test_a_namespace_that_is_not_known_yet_is_waited_for() -> None:
+    async def story(world: World) -> None:
+        granted, world.granted = world.granted, None
+        world.make("a")
+        await asyncio.sleep(5)
+        assert world.tries == 0
+        world.granted = granted
+        await runs(world, 1, "a")
 
     told(story)

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from slinky.bridge.keys import DEVICES, SLURM_NODE, TASK
+from slinky.bridge.marker import comment_for
 from slinky.bridge.placement import Slot
-from slinky.bridge.submission import Submission, submission_of, task_annotations
+from slinky.bridge.submission import Component, Submission, hetjob_of, submission_from, submission_of, task_annotations
 from slinky.bridge.task import PerTask
 from slinky.slurm import Job, JobDescription
 
@@ -101,3 +102,43 @@ def test_a_pod_on_its_own_has_its_memory_by_node() -> None:
     }
     assert submission_of(7, msgspec.convert(shown, Job)) == sent
     assert sent.task.node_memory == 256
+
+
+def test_a_task_of_a_hetjob_knows_its_place_in_the_whole() -> None:
+    components = (Component(job_id=7, ranks=(0,), task=PerTask(cpus=1)), Component(job_id=8, ranks=(1, 2), task=PerTask(cpus=4)))
+    job = Submission(job_id=7, tasks=3, task=PerTask(cpus=1), components=components)
+    places = [
+        Slot(node="n1", rank=0, local_rank=0),
+        Slot(node="n2", rank=1, local_rank=0, component=1),
+        Slot(node="n2", rank=2, local_rank=1, component=1),
+    ]
+    first, last = told(job, places[0], places), told(job, places[2], places)
+    assert (first["procid"], first["ntasks"], first["nodelist"], first["tasks-per-node"]) == ("0", "3", "n[1-2]", "1,2")
+    assert (first["cpus-per-task"], first["cpus-on-node"], first["het-group"], first["het-size"]) == ("1", "1", "0", "2")
+    assert (last["procid"], last["localid"], last["nodeid"]) == ("2", "1", "1")
+    assert (last["cpus-per-task"], last["cpus-on-node"], last["het-group"]) == ("4", "8", "1")
+    assert job.job_ids == (7, 8)
+
+
+def part(job_id: int, tasks: int, ranks: tuple[int, ...], cpus: int = 1) -> Job:
+    shown = {
+        "job_id": job_id,
+        "name": "lab/a",
+        "tasks": number(tasks),
+        "cpus_per_task": number(cpus),
+        "admin_comment": comment_for("c1", "Job lab/a", [], ["u"], 0, ranks),
+    }
+    return msgspec.convert(shown, Job)
+
+
+def test_a_hetjob_is_read_from_its_parts_with_the_ranks_that_each_names() -> None:
+    found = submission_from([part(7, 2, (0, 3)), part(8, 3, (1, 2, 4), 2)], "c1")
+    assert (found.job_id, found.tasks, found.name, found.job_ids) == (7, 5, "lab/a", (7, 8))
+    assert [(each.ranks, each.task.cpus) for each in found.components] == [((0, 3), 1), ((1, 2, 4), 2)]
+    assert submission_from([part(7, 2, ())], "c1").components == ()
+
+
+@pytest.mark.parametrize("ranks", [[(), ()], [(0,), (0, 1)], [(0, 1), (2, 3)], [(0,), (1, 5)]])
+def test_ranks_that_cannot_be_are_dealt_out_anew(ranks: list[tuple[int, ...]]) -> None:
+    found = hetjob_of([Submission(job_id=7, tasks=1), Submission(job_id=8, tasks=2)], ranks)
+    assert [component.ranks for component in found.components] == [(0,), (1, 2)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.bridge.plan import PodView, Snapshot
+from slinky.bridge.plan import JobView, PodView, Snapshot
 from slinky.bridge.settings import StatusSettings
 from slinky.bridge.standing import Standing
 from slinky.bridge.telling import FIRST_LOOK, Teller
@@ -92,6 +92,27 @@ def test_one_that_waits_is_looked_at_every_half_minute_and_written_when_there_is
             asked = world.questions
             await asyncio.sleep(600)
             assert world.questions == asked, "who is gone is not looked at for ever"
+
+    run_in_virtual_time(story())
+
+
+def test_who_waits_for_its_turn_is_told_once_and_looked_at_again_when_it_has_come() -> None:
+    """100,000 of them must cost nothing while they wait."""
+
+    async def story() -> None:
+        async with World().running() as world:
+            asked = []
+            world.teller.standings = lambda key: (asked.append(key), ([world.pod], world.said))[1]  # type: ignore[func-returns-value]
+            world.said = Standing(reason="Window", message="waits for its turn", lasting=True)
+            world.teller.look(KEY, WAITS, [world.pod])
+            await asyncio.sleep(3600)
+            world.teller.look(KEY, WAITS, [world.pod])
+            await asyncio.sleep(3600)
+            assert (world.writes, len(asked)) == (1, 1)
+            world.said = 7
+            world.teller.look(KEY, msgspec.structs.replace(WAITS, job=JobView(job_id=7, state="pending")), [world.pod])
+            await asyncio.sleep(FIRST_LOOK + 61)
+            assert (world.writes, world.questions) == (2, 3)
 
     run_in_virtual_time(story())
 

@@ -11,8 +11,8 @@ import yaml
 from slinky.bridge.annotations import JobSettings
 from slinky.bridge.marker import marker_for, read_comment
 from slinky.bridge.needs import needs_of
-from slinky.bridge.translate import Site, translate
-from slinky.bridge.workload import PodGroup, Workload, key_of, workload_of
+from slinky.bridge.translate import MOST_KINDS, Site, components, one_for_all
+from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, key_of, workload_of
 from slinky.kube.objects import Job, Meta, Pod
 from slinky.slurm import JobDescription
 
@@ -36,13 +36,14 @@ def as_dict(job: JobDescription) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(job)
     comment = read_comment(found.pop("admin_comment"), "c1")
     assert comment is not None
-    return found | {"pods": list(comment.pods)}
+    return found | ({"ranks": list(comment.ranks)} if comment.ranks else {}) | {"pods": list(comment.pods)}
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.stem)
 def test_a_workload_becomes_this_job(pair: Path) -> None:
     said, workload, site = load(pair)
-    became = as_dict(translate(workload, site))
+    jobs = [as_dict(job) for job in components(workload, site)]
+    became = jobs if len(jobs) > 1 else jobs[0]
     if os.environ.get("UPDATE_GOLDEN"):
         pair.write_text(
             yaml.safe_dump(
@@ -57,11 +58,13 @@ def test_a_workload_becomes_this_job(pair: Path) -> None:
 def test_slurm_never_sets_aside_less_than_kubernetes_counts(pair: Path) -> None:
     """Whatever the pair says it becomes."""
     _, workload, site = load(pair)
-    job = translate(workload, site)
     settings: JobSettings = workload.settings
-    assert job.tasks
-    assert job.cpus_per_task
-    for pod in workload.pods:
+    jobs = components(workload, site)
+    ranks = [comment.ranks for job in jobs if (comment := read_comment(job.admin_comment or "", "c1"))]
+    for rank, pod in enumerate(workload.everyone):
+        [job] = [job for job, own in zip(jobs, ranks, strict=True) if rank in own or len(jobs) == 1]
+        assert job.tasks
+        assert job.cpus_per_task
         needs = needs_of(pod)
         assert settings.cpus_per_task or job.cpus_per_task >= needs.cpu
         memory = job.memory_per_node if isinstance(job.memory_per_node, int) else (job.memory_per_cpu or 0) * job.cpus_per_task  # type: ignore[operator]
@@ -104,3 +107,61 @@ def test_a_long_list_of_pods_is_cut_and_the_rest_holds() -> None:
     assert found is not None
     assert found.count == 5000
     assert 100 < len(found.pods) < 5000
+
+
+SITE = Site(cluster="c1", partition="bridge")
+
+
+def gang(*cpus: str, site: Site = SITE, **said: Any) -> tuple[Workload, Site]:
+    pods = [
+        msgspec.convert(
+            {
+                "metadata": {"name": f"g-{rank}", "namespace": "lab", "uid": f"u{rank}"},
+                "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+            },
+            Pod,
+        )
+        for rank, cpu in enumerate(cpus)
+    ]
+    key = WorkloadKey("CoschedulingPodGroup", "lab", "train")
+    return Workload(key=key, name="train", pods=tuple(pods), size=len(pods), settings=JobSettings(**said)), site
+
+
+def test_all_components_have_the_marker_of_the_whole_and_each_the_ranks_of_its_own() -> None:
+    jobs = components(*gang("1", "2", "2", "1", "2"), attempt=3)
+    found = [read_comment(job.admin_comment or "", "c1") for job in jobs]
+    marker = marker_for("c1", "CoschedulingPodGroup lab/train", ["u0", "u1", "u2", "u3", "u4"], 3)
+    assert [(each.marker, each.count, each.ranks) for each in found if each] == [(marker, 5, (0, 3)), (marker, 5, (1, 2, 4))]
+    assert [job.tasks for job in jobs] == [2, 3]
+
+
+def test_what_is_equal_once_it_is_rounded_is_of_one_kind() -> None:
+    assert [job.tasks for job in components(*gang("1500m", "2", "1900m"))] == [3]
+
+
+@pytest.mark.parametrize("said", [{"min_nodes": 2}, {"max_nodes": 2}, {"memory_per_node": 512}, {"gres": "gpu:2"}])
+def test_what_is_said_of_the_nodes_of_the_whole_makes_it_one_job(said: dict[str, Any]) -> None:
+    workload, site = gang("1", "2", **said)
+    [job] = components(workload, site)
+    assert (job.tasks, job.cpus_per_task) == (2, 2)
+    assert "speaks of the job as a whole" in one_for_all(workload, site)
+
+
+def test_more_kinds_than_slurm_should_plan_for_are_one_job() -> None:
+    assert len(components(*gang(*map(str, range(1, MOST_KINDS + 1))))) == MOST_KINDS
+    workload, site = gang(*map(str, range(1, MOST_KINDS + 2)))
+    [job] = components(workload, site)
+    assert job.cpus_per_task == MOST_KINDS + 1
+    assert one_for_all(workload, site) == f"they are of {MOST_KINDS + 1} kinds, and at most {MOST_KINDS} are told apart"
+
+
+def test_without_hetjobs_it_is_one_job_and_the_reason_is_told_where_pods_differ() -> None:
+    site = Site(cluster="c1", partition="bridge", no_hetjobs="gangs.hetjobs is never")
+    assert len(components(*gang("1", "2", site=site))) == 1
+    assert one_for_all(*gang("1", "2", site=site)) == "gangs.hetjobs is never"
+    assert one_for_all(*gang("1", "1", site=site)) == ""
+    assert one_for_all(*gang("1", "2")) == ""
+
+
+def test_licenses_are_counted_once() -> None:
+    assert [job.licenses for job in components(*gang("1", "2", "3", licenses="matlab:1"))] == ["matlab:1", None, None]

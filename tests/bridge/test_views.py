@@ -5,7 +5,10 @@ import datetime as dt
 import pytest
 
 from slinky.bridge.keys import FINALIZER, JOB_ID, TASK
-from slinky.bridge.views import exit_code_of, job_id_of, job_view, pod_view
+from slinky.bridge.plan import PodView
+from slinky.bridge.submission import Component, Submission
+from slinky.bridge.task import PerTask
+from slinky.bridge.views import exit_code_of, exit_codes, job_id_of, job_view, pod_view
 from slinky.bridge.workload import rank_of
 from slinky.kube import Meta, Pod
 from slinky.kube.objects.pod import ContainerState, ContainerStatus, PodSpec, PodStatus, Terminated
@@ -77,3 +80,12 @@ def test_an_index_that_is_no_number_is_none_and_keeps_nothing_from_going_on(text
     pod = Pod(metadata=Meta(name="a", uid="u", annotations=said), spec=PodSpec(node_name="n"))
     assert rank_of(pod) == (0, "a", "u")
     assert pod_view(pod).rank == -1
+
+
+def test_each_component_of_a_hetjob_ends_with_the_worst_of_its_own_pods() -> None:
+    parts = [Component(job_id=7 + number, ranks=ranks, task=PerTask()) for number, ranks in enumerate([(0,), (1, 3), (2,)])]
+    job = Submission(job_id=7, tasks=4, components=tuple(parts))
+    pods = [PodView(uid=str(rank), state="over", job_id=7, rank=rank, exit_code=code) for rank, code in enumerate([9, 2, 0, 5])]
+    assert exit_codes(pods, job) == {8: 5, 9: 0}
+    assert exit_codes([PodView(uid="other", state="over", job_id=6, rank=1, exit_code=3)], job) == {8: 0, 9: 0}
+    assert exit_codes(pods, Submission(job_id=7)) == {}

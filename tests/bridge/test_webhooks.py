@@ -1,5 +1,6 @@
 """The webhook's handlers: requests become decisions, refusals name their object, and everything is counted."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.keys import JOB_ID
+from slinky.bridge.policy_settings import PolicySettings
 from slinky.bridge.settings import Settings
 from slinky.bridge.webhook_configuration import CHANGES, PODS, WORKLOADS
 from slinky.bridge.webhooks import AdmissionMetrics, Webhooks
@@ -30,16 +32,21 @@ def request(
 class Asked:
     """The handlers, and what they counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings = OURS) -> None:
+        self.labelled: list[Mapping[str, str]] = []  # as the watch has them, and then as the server has
         self.registry = CollectorRegistry()
         self.looked_up: list[str] = []
-        self.handlers = Webhooks(OURS, self.manages, frozenset({"bridge"}), AdmissionMetrics(self.registry)).handlers
+        self.handlers = Webhooks(settings, self, frozenset({"bridge"}), AdmissionMetrics(self.registry)).handlers
 
     async def manages(self, name: str) -> bool:
         self.looked_up.append(name)
         if name == "lost":
             raise RuntimeError("no answer")
         return OURS.manages(name, {})
+
+    async def labels(self, name: str, *, fresh: bool = False) -> Mapping[str, str]:
+        assert name == "lab"
+        return self.labelled[1 if fresh else 0]
 
     async def ask(self, path: str, asked: AdmissionRequest) -> AdmissionResponse:
         return await self.handlers[path](asked)
@@ -137,3 +144,14 @@ async def test_a_workload_is_refused_for_what_its_change_brings_only(asked: Aske
 async def test_kinds_that_nobody_asked_for_do_not_make_metrics_grow(asked: Asked) -> None:
     await asked.ask(WORKLOADS, request({"metadata": {}}, "Anything"))
     assert asked.count("other", "CREATE", "allowed") == 1
+
+
+async def test_nobody_is_refused_for_labels_that_were_changed_a_moment_ago() -> None:
+    policy = msgspec.convert({"rules": [{"selector": {"matchLabels": {"tier": "gold"}}, "qoses": ["high"]}]}, PolicySettings)
+    asked = Asked(Settings(managed_namespaces=["lab"], policy=policy))
+    sent = request(pod(annotations={"slurmjob.slinky.slurm.net/qos": "high"}))
+    for labelled, allowed in (([{"tier": "gold"}, {}], True), ([{}, {"tier": "gold"}], True), ([{}, {}], False)):
+        asked.labelled = labelled  # type: ignore[assignment]
+        answer = await asked.ask(PODS, sent)
+        assert answer.allowed is allowed
+    assert "annotation slurmjob.slinky.slurm.net/qos is 'high', and namespace lab may name no QoS: leave it out" in answer.message

@@ -170,3 +170,9 @@ def test_whoever_waits_and_turns_out_to_have_a_job_no_longer_stands_in_the_way()
     assert window.keep(key("a", 1)) == []
     assert window.leave(key("a", 0)) == []
     assert window.leave(key("a", 1)) == [key("a", 2)]
+
+
+def test_a_namespace_may_have_a_limit_of_its_own() -> None:
+    window = Window(2, 100, {"wide": 3, "narrow": 1}.__getitem__)
+    for namespace, limit in (("wide", 3), ("narrow", 1)):
+        assert [window.enter(WorkloadKey("Pod", namespace, str(number))) for number in range(5)] == [number < limit for number in range(5)]

@@ -4,7 +4,8 @@ import asyncio
 import itertools
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,24 +124,44 @@ class Team:
         await self.kube.raw("DELETE", f"/api/v1/namespaces/{self.namespace}/pods", body={"gracePeriodSeconds": 0})
 
 
-@pytest.fixture(scope="session")
-def bridge(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxBridge]:
+# What the tests say about their jobs.
+POLICY = {
+    "default": {key: ["*"] for key in ("users", "groups", "accounts", "qoses", "partitions", "reservations", "wckeys")}
+    | {"maxPriority": 1_000_000, "minNice": -100}
+}
+
+
+@contextmanager
+def background_bridge(
+    sandbox: Sandbox, folder: Path, parts: tuple[str, ...] = ("admission", "run"), **settings: Any
+) -> Iterator[SandboxBridge]:
     """In a loop of its own, as each test has one that ends with it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     stack = AsyncExitStack()
-    folder = tmp_path_factory.mktemp("bridge")
-    settings: dict[str, Any] = {"managedNamespaceSelector": {"matchLabels": {"bridge": "on"}}, "status": {"seconds": 2, "rate": 50}}
 
     async def begin() -> SandboxBridge:
-        return await stack.enter_async_context(sandbox_bridge(sandbox, folder, **settings))
+        return await stack.enter_async_context(sandbox_bridge(sandbox, folder, parts, **settings))
 
-    yield asyncio.run_coroutine_threadsafe(begin(), loop).result(120)
-    asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result(60)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
-    loop.close()
+    try:
+        yield asyncio.run_coroutine_threadsafe(begin(), loop).result(120)
+    finally:
+        asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result(60)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+@pytest.fixture(scope="session")
+def bridge(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxBridge]:
+    settings: dict[str, Any] = {
+        "managedNamespaceSelector": {"matchLabels": {"bridge": "on"}},
+        "nodes": {"featureLabels": {"example.com/zone": "zone"}},
+        "status": {"seconds": 2, "rate": 50},
+    }
+    with background_bridge(sandbox, tmp_path_factory.mktemp("bridge"), policy=POLICY, **settings) as found:
+        yield found
 
 
 @pytest.fixture
@@ -151,13 +172,15 @@ async def team(sandbox: Sandbox, bridge: SandboxBridge, partition: Partition) ->
 
 
 @asynccontextmanager
-async def open_team(sandbox: Sandbox, partition: Partition, label: str = "on") -> AsyncIterator[Team]:
-    """`label` is that of the bridge whose namespace it is."""
+async def open_team(sandbox: Sandbox, partition: Partition, label: str = "on", *, clean: bool = True) -> AsyncIterator[Team]:
+    """`label` is that of the bridge whose namespace it is. Without `clean` what is left goes with the sandbox."""
     async with Client(from_kubeconfig(sandbox.kubeconfig)) as kube, sandbox.slurm_client() as slurm:
         name = f"team{next(_numbers)}"
         await kube.create(NAMESPACES.untyped, {"metadata": {"name": name, "labels": {"bridge": label}}})
         team = Team(sandbox, kube, slurm, name, partition)
         yield team
+        if not clean:
+            return
         for path in ("apps/v1/namespaces/{}/deployments", "batch/v1/namespaces/{}/jobs"):
             await kube.raw("DELETE", f"/apis/{path.format(name)}", body={"propagationPolicy": "Background"})
         await team.delete_all()

@@ -1,17 +1,18 @@
-"""Taking pods in: what is changed about a pod when it is created, and what is refused. Decisions only; the server is `slinky.kube`'s.
+"""Taking pods in: what is changed about a pod when it is created, and what is refused, of pods and of what they are made from. Decisions only; the server is `slinky.kube`'s.
 
-Comes in: a pod as it was sent, whose it is, and the settings. Goes out: a `Verdict`: patches, warnings, or a refusal that names the field and says what would be right. What must stay true: a pod
+Comes in: a pod (or a Job, JobSet, LeaderWorkerSet, PodGroup) as it was sent, whose it is, what its namespace is granted, and the settings. Goes out: a `Verdict`: patches, warnings, or a refusal that names the field and says what would be right. What must stay true: a pod
 that is not ours is never changed or refused; one that is ours gets all it needs in this one change; nothing that the bridge cannot honour is let pass in silence; the bridge's own keys
 are written by the bridge only.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import msgspec
 
 from slinky.bridge.annotations import AnnotationError, old_names, read_settings
-from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, OWNED_ANNOTATIONS, OWNED_LABELS, TASK
+from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK
+from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.settings import Settings
 
 __all__ = ["TASK_ENVIRONMENT", "Verdict", "admit_change", "admit_pod", "admit_root", "is_ours"]
@@ -70,34 +71,37 @@ def is_ours(pod: Mapping[str, Any], settings: Settings, *, managed: bool) -> boo
     return managed and scheduler == DEFAULT_SCHEDULER and not daemon and MIRROR not in (meta.get("annotations") or {})
 
 
-def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_bridge: bool = False) -> Verdict:
-    """A pod that is being created."""
+def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_bridge: bool = False, grant: Grant | None = None) -> Verdict:
+    """A pod that is being created. Where no `grant` is given, it is that of a namespace without labels."""
     if not is_ours(pod, settings, managed=managed):
         return LEFT_ALONE
-    annotations = pod.get("metadata", {}).get("annotations") or {}
-    problems = [*([] if by_bridge else _owned_keys(pod)), *_not_yet(pod)]
-    try:
-        read_settings(annotations)
-    except AnnotationError as error:
-        problems += error.problems
+    grant = grant or Policy(settings).grant(pod.get("metadata", {}).get("namespace") or "", {})
+    annotations = _annotations(pod)
+    problems = [*([] if by_bridge else _owned_keys(pod)), *_not_yet(pod), *_problems(annotations, grant, *_own_word(pod))]
     if problems:
         return Verdict(refusal="; ".join(problems))
     return Verdict(patches=tuple(_patches(pod, settings)), warnings=tuple(old_names(annotations)))
 
 
-def admit_root(annotations: Mapping[str, str], before: Mapping[str, str] | None = None) -> Verdict:
-    """A Job, JobSet, LeaderWorkerSet or PodGroup, whose annotations speak for its pods.
+def admit_root(root: Mapping[str, Any], settings: Settings, before: Mapping[str, Any] | None = None, grant: Grant | None = None) -> Verdict:
+    """A Job, JobSet, LeaderWorkerSet or PodGroup, whose annotations speak for its pods, and the pod templates in it.
 
-    `before` are those that it had, where it is changed: what was wrong already is not refused again, or its controllers could not touch it any more.
+    `before` is what it was, where it is changed: what was wrong already is not refused again, or its controllers could not touch it any more.
     """
-    known = _problems(before or {})
-    if news := [problem for problem in _problems(annotations) if problem not in known]:
+    grant = grant or Policy(settings).grant(root.get("metadata", {}).get("namespace") or "", {})
+    known = _root_problems(before, settings, grant) if before else []
+    if news := [problem for problem in _root_problems(root, settings, grant) if problem not in known]:
         return Verdict(refusal="; ".join(news))
-    told = old_names(before or {})
-    return Verdict(warnings=tuple(warning for warning in old_names(annotations) if warning not in told))
+    told = old_names(_annotations(before)) if before else []
+    warnings = [warning for warning in old_names(_annotations(root)) if warning not in told]
+    if before and (others := _changed("annotation", before, root, frozenset(), SETTINGS)):
+        warnings.append(f"{', '.join(others)}: what is changed holds for jobs that are submitted from now on")
+    return Verdict(warnings=tuple(warnings))
 
 
-def admit_change(old: Mapping[str, Any], new: Mapping[str, Any], settings: Settings, *, by_bridge: bool, resize: bool = False) -> Verdict:
+def admit_change(
+    old: Mapping[str, Any], new: Mapping[str, Any], settings: Settings, *, by_bridge: bool, resize: bool = False, grant: Grant | None = None
+) -> Verdict:
     """A pod of ours that is being changed by someone."""
     if (new.get("spec", {}).get("schedulerName") or DEFAULT_SCHEDULER) != settings.scheduler_name or by_bridge:
         return LEFT_ALONE
@@ -106,8 +110,24 @@ def admit_change(old: Mapping[str, Any], new: Mapping[str, Any], settings: Setti
             refusal="pods/resize: Slurm has set aside what the pod asked for when it was created; make a new pod with other resources"
         )
     touched = [*_changed("label", old, new, OWNED_LABELS), *_changed("annotation", old, new, OWNED_ANNOTATIONS, TASK)]
-    why = "is the bridge's own and says which Slurm job the pod belongs to and what it has there: leave it as it is"
-    return Verdict(refusal="; ".join(f"{key} {why}" for key in touched))
+    if touched:
+        why = "is the bridge's own and says which Slurm job the pod belongs to and what it has there: leave it as it is"
+        return Verdict(refusal="; ".join(f"{key} {why}" for key in touched))
+    return _other_settings(old, new, grant or Policy(settings).grant(new.get("metadata", {}).get("namespace") or "", {}))
+
+
+def _other_settings(old: Mapping[str, Any], new: Mapping[str, Any], grant: Grant) -> Verdict:
+    """Job annotations that were changed: judged as those of a new pod, and of no use once the job is submitted."""
+    others = _changed("annotation", old, new, frozenset(), SETTINGS)
+    if not others:
+        return LEFT_ALONE
+    known = _problems(_annotations(old), grant)
+    if news := [problem for problem in _problems(_annotations(new), grant) if problem not in known]:
+        return Verdict(refusal="; ".join(news))
+    job_id = (new.get("metadata", {}).get("labels") or {}).get(JOB_ID)
+    if not job_id:
+        return LEFT_ALONE
+    return Verdict(warnings=(f"{', '.join(others)}: to no effect, as the pod is Slurm job {job_id} already",))
 
 
 def _changed(kind: str, old: Mapping[str, Any], new: Mapping[str, Any], keys: Set[str], prefix: str | None = None) -> list[str]:
@@ -117,12 +137,58 @@ def _changed(kind: str, old: Mapping[str, Any], new: Mapping[str, Any], keys: Se
     return [f"{kind} {key}" for key in different if key in keys or (prefix and key.startswith(prefix))]
 
 
-def _problems(annotations: Mapping[str, str]) -> list[str]:
+def _annotations(document: Mapping[str, Any]) -> Mapping[str, str]:
+    found: Mapping[str, str] = document.get("metadata", {}).get("annotations") or {}
+    return found
+
+
+def _problems(annotations: Mapping[str, str], grant: Grant, priority_class: str = "", time_limit: int | None = None) -> list[str]:
     try:
-        read_settings(annotations)
+        return grant.refusals(read_settings(annotations), priority_class, time_limit)
     except AnnotationError as error:
         return error.problems
-    return []
+
+
+def _own_word(pod: Mapping[str, Any]) -> tuple[str, int | None]:
+    """Class and time limit, where no annotation of an owner can go before them: of a pod that is made from a Job, only its Job can tell."""
+    owner = next((owner for owner in pod.get("metadata", {}).get("ownerReferences") or () if owner.get("controller")), None)
+    if owner is not None and owner.get("kind") != "ReplicaSet":
+        return "", None
+    return _word(pod.get("spec") or {})
+
+
+def _word(spec: Mapping[str, Any]) -> tuple[str, int | None]:
+    seconds = spec.get("activeDeadlineSeconds")
+    return spec.get("priorityClassName") or "", -(-seconds // 60) if isinstance(seconds, int) else None
+
+
+def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant) -> list[str]:
+    """Its own, and those of its templates, each with the template's place. The root's annotations go before a template's class and deadline."""
+    spec = root.get("spec") or {}
+    _, limit = _word(spec)
+    own = _problems(_annotations(root), grant, time_limit=limit)
+    found = list(own)
+    for place, template, more in _templates(spec):
+        if not is_ours(template, settings, managed=True):
+            continue
+        name, deadline = _word(template.get("spec") or {})
+        said = {**_annotations(root), **more, **_annotations(template)}
+        news = [*_owned_keys(template), *_not_yet(template), *_problems(said, grant, name, deadline or limit)]
+        found += [f"{place}: {problem}" for problem in news if problem not in own]
+    return found
+
+
+def _templates(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, str]]]:
+    """Place, pod template, and annotations that stand between the root's and the template's."""
+    if template := spec.get("template"):
+        yield "spec.template", template, {}
+    for index, each in enumerate(spec.get("replicatedJobs") or ()):
+        job = each.get("template") or {}
+        place = f"spec.replicatedJobs[{index}].template.spec.template"
+        yield place, (job.get("spec") or {}).get("template") or {}, _annotations(job)
+    for name in ("leaderTemplate", "workerTemplate"):
+        if template := (spec.get("leaderWorkerTemplate") or {}).get(name):
+            yield f"spec.leaderWorkerTemplate.{name}", template, {}
 
 
 def _owned_keys(pod: Mapping[str, Any]) -> list[str]:

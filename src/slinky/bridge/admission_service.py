@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry
 
+from slinky.bridge.policy import Policy
 from slinky.bridge.settings import Settings, SettingsError
 from slinky.bridge.webhook_configuration import SECONDS, carried_over, mutating_configuration, validating_configuration
 from slinky.bridge.webhooks import AdmissionMetrics, ManagedNamespaces, Webhooks
@@ -66,7 +67,7 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
         namespaces = await _watched_namespaces(settings, client, metrics, stack)
         del waiting["namespaces"]
         certificate = _certificate(settings, client)
-        webhooks = Webhooks(settings, ManagedNamespaces(settings, client, namespaces).manages, users, AdmissionMetrics(registry))
+        webhooks = Webhooks(settings, ManagedNamespaces(settings, client, namespaces), users, AdmissionMetrics(registry))
         server = AdmissionServer(
             webhooks.handlers,
             certificate,
@@ -96,8 +97,8 @@ async def _listening(server: AbstractAsyncContextManager[object], port: int, key
 
 
 async def _watched_namespaces(settings: Settings, client: Client, metrics: KubeMetrics, stack: AsyncExitStack) -> Cache[Namespace] | None:
-    """A list of names needs no watch."""
-    if settings.managed_namespace_selector is None:
+    """Lists of names need no watch."""
+    if settings.managed_namespace_selector is None and not Policy(settings).needs_labels:
         return None
     reflector = Reflector(client, NAMESPACES)
     metrics.follow("namespaces", reflector)

@@ -1,7 +1,8 @@
 """Taking over what is there: at the start of a leader's time, once.
 
 Comes in: all of Slurm's jobs, streamed, and the pods. Goes out: for each workload the job that is its own, and the jobs of ours that nobody has a use for. What must stay true: only jobs with our marker and our cluster's name
-are looked at; the job that the pods' label names is the workload's own; one whose label was not written yet is adopted if it was submitted for just these pods; any other that is not over is a stray, to be ended.
+are looked at; the parts of a hetjob are one job, its leader's; the job that the pods' label names is the workload's own; one whose label was not written yet is adopted if it was submitted for just these pods; any other that is not over is a
+stray, to be ended.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,22 +10,33 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from slinky.bridge.marker import Marking, marker_for, read_comment
-from slinky.bridge.submission import Submission, submission_of
+from slinky.bridge.submission import Submission, hetjob_of, submission_of
 from slinky.bridge.views import needs_job, pod_view
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
 from slinky.slurm import Job
 
-__all__ = ["Found", "Inheritance", "found_in", "inheritance"]
+__all__ = ["Found", "Inheritance", "found_in", "inheritance", "whole"]
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
-    """A job of ours."""
+    """A job of ours, or a part of one: of the hetjob `hetjob_id`, for these ranks. `left` are those of its jobs that are not over."""
 
     key: WorkloadKey
     submission: Submission
     marker: str
-    is_over: bool
+    left: tuple[int, ...] = ()
+    hetjob_id: int = 0
+    ranks: tuple[int, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        return not self.left
+
+    @property
+    def to_end(self) -> tuple[int, ...]:
+        """Whom to end, so that all of it ends: the parts of a hetjob go with their leader."""
+        return (self.submission.job_id,) if self.submission.job_id in self.left else self.left
 
 
 class Inheritance(msgspec.Struct):
@@ -39,7 +51,26 @@ def found_in(job: Job, cluster: str) -> Found | None:
     key = WorkloadKey.parse(marking.workload) if marking else None
     if marking is None or key is None:
         return None
-    return Found(key, submission_of(job.job_id, job), marking.marker, job.is_finished)
+    left = () if job.is_finished else (job.job_id,)
+    return Found(key, submission_of(job.job_id, job), marking.marker, left, job.hetjob_id, marking.ranks)
+
+
+def whole(found: Iterable[Found]) -> list[Found]:
+    """With the parts of each hetjob as one. Parts whose leader is gone stay by themselves."""
+    parts: dict[int, list[Found]] = {}
+    for part in found:
+        parts.setdefault(part.hetjob_id or part.submission.job_id, []).append(part)
+    together: list[Found] = []
+    for job_id, group in parts.items():
+        leader = next((part for part in group if part.submission.job_id == job_id), None)
+        if leader is None or len(group) == 1:
+            together += group
+            continue
+        group = [leader, *sorted((part for part in group if part is not leader), key=lambda part: part.submission.job_id)]
+        hetjob = hetjob_of([part.submission for part in group], [part.ranks for part in group])
+        left = tuple(job_id for part in group for job_id in part.left)
+        together.append(Found(leader.key, hetjob, leader.marker, left, job_id))
+    return together
 
 
 def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Iterable[Found]) -> Inheritance:
@@ -54,5 +85,5 @@ def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Itera
         job_id = job.submission.job_id
         if job_id in labels or (not labels and not job.is_over and (job_id in past or job.marker.startswith(marker))):
             own = job
-    strays = [job.submission.job_id for job in jobs if job is not own and not job.is_over]
+    strays = [job_id for job in jobs if job is not own for job_id in job.to_end]
     return Inheritance(own, strays)

@@ -14,7 +14,7 @@ from slinky.bridge import annotation_values as values
 from slinky.bridge.annotation_values import Moment, Signal, Switches
 from slinky.bridge.keys import OLD_SETTINGS, SETTINGS
 
-__all__ = ["SUFFIXES", "AnnotationError", "JobSettings", "old_names", "read_settings", "suffix_of"]
+__all__ = ["SUFFIXES", "UNREADABLE", "AnnotationError", "JobSettings", "old_names", "read_settings", "suffix_of"]
 
 MOST_TEXT = 1024
 
@@ -53,6 +53,9 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     time_limit: int | None = None
     user_id: str | None = None
     wckey: str | None = None
+
+
+UNREADABLE = JobSettings(comment="")  # as no annotations can be read
 
 
 class AnnotationError(ValueError):

@@ -4,16 +4,18 @@ Comes in: the job, its pods, what Slurm allocated, what Kubernetes counts on the
 Kubernetes' own count, or where its volumes cannot be had; who waits for a node is looked at again when something there goes away.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from slinky.bridge.directions import Judgement
 from slinky.bridge.executor import Executor
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
-from slinky.bridge.placement import Placement, PlacementError, assign, slots_of
+from slinky.bridge.placement import Placement, PlacementError, Slot, assign, hetjob_slots, slots_of
 from slinky.bridge.plan import JobView, PodView
-from slinky.bridge.submission import task_annotations
+from slinky.bridge.submission import Submission, task_annotations
 from slinky.bridge.submitting import all_of
 from slinky.bridge.telling import Teller
 from slinky.bridge.volumes.binder import VolumeBinder
@@ -21,11 +23,13 @@ from slinky.bridge.volumes.outcomes import NodeRefused, Underway
 from slinky.bridge.volumes.patience import wait_for, wait_no_more
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
-from slinky.slurm import SlurmClient
+from slinky.slurm import Allocation, SlurmClient
 
 __all__ = ["Binder", "NodeRefused"]
 
 log = logging.getLogger(__name__)
+
+HELD_SECONDS = 30.0  # how long an allocation is kept for a node that is full of pods which are not about to go
 
 
 class Binder:
@@ -36,6 +40,7 @@ class Binder:
         executor: Executor,
         slurm: SlurmClient,
         ledger: Ledger,
+        judgement: Judgement,
         teller: Teller,
         metrics: BridgeMetrics,
         wake: Callable[[WorkloadKey], None],
@@ -44,6 +49,7 @@ class Binder:
         self._executor = executor
         self._slurm = slurm
         self._ledger = ledger
+        self._judgement = judgement
         self._teller = teller
         self._metrics = metrics
         self._wake = wake
@@ -55,10 +61,16 @@ class Binder:
             self._wake(key)
 
     async def placements(
-        self, key: WorkloadKey, pods: Sequence[PodView], job: JobView | None, known: Known, wished: Mapping[str, int]
+        self,
+        key: WorkloadKey,
+        pods: Sequence[PodView],
+        job: JobView | None,
+        known: Known,
+        wished: Mapping[str, int],
+        components: Mapping[str, int] | None = None,
     ) -> list[Placement]:
-        """Where each pod of the job goes, those that are there already included. None while the job does not run. What was begun for those that go elsewhere, or nowhere, is undone."""
-        found = await self._placements(key, pods, job, known, wished)
+        """Where each pod of the job goes, those that are there already included. None while the job does not run. What was begun for those that go elsewhere, or nowhere, is undone. `components`: of a hetjob, that of each pod."""
+        found = await self._placements(key, pods, job, known, wished, components)
         await self.give_back(key, {placement.uid: placement.node for placement in found})
         return found
 
@@ -68,7 +80,13 @@ class Binder:
             await self._volumes.give_back(key, keep)
 
     async def _placements(
-        self, key: WorkloadKey, pods: Sequence[PodView], job: JobView | None, known: Known, wished: Mapping[str, int]
+        self,
+        key: WorkloadKey,
+        pods: Sequence[PodView],
+        job: JobView | None,
+        known: Known,
+        wished: Mapping[str, int],
+        components: Mapping[str, int] | None,
     ) -> list[Placement]:
         if job is None or job.state != "running" or known.submission is None:
             return []
@@ -77,46 +95,64 @@ class Binder:
         if not starting:
             return []
         if not known.slots:
-            allocation = await self._slurm.jobs.allocation(job.job_id)
+            allocations = await asyncio.gather(*map(self._slurm.jobs.allocation, known.submission.job_ids))
             try:
-                known.slots = slots_of(known.submission.tasks, known.submission.task, allocation)
+                known.slots = _slots(known.submission, allocations)
             except PlacementError as error:
                 known.obstacle = str(error)
                 log.warning("%s: %s", key, error)
                 return []
         held = {pod.uid: pod.rank for pod in own if pod.state == "bound" and pod.rank >= 0}
-        return assign(known.slots, held, starting, wished)
+        return assign(known.slots, held, starting, wished, components)
 
-    async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> NodeRefused | None:
-        """The node that did not work out, if one did not: the workload holds it until somebody takes it from there."""
+    async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> dict[str, str]:
+        """Nodes that Kubernetes will not take a pod on, and why; where there is one, nothing was bound."""
         assert known.submission
+        if refused := self._judged(placements, pods):
+            known.obstacle = "; ".join(refused.values())
+            return refused
         by_node: dict[str, list[Pod]] = {}
         for placement in placements:
             by_node.setdefault(placement.node, []).append(pods[placement.uid])
         for node, here in by_node.items():
             if obstacle := self._ledger.obstacle(node, here):
                 self._hold(key, node, obstacle, known, here)
-                return None
+                return {node: obstacle} if self._held_for_long(node, here, known) else {}
         outcome = (
             await self._volumes.bind(key, [(pods[placement.uid], placement.node) for placement in placements]) if self._volumes else None
         )
         if isinstance(outcome, Underway):
             known.obstacle = ""
             wait_for(known, outcome.why, outcome.since, outcome.until)
-            return None
+            return {}
         wait_no_more(known)
         if isinstance(outcome, NodeRefused):
-            self._hold(key, outcome.node, outcome.why, known, by_node.get(outcome.node, ()))
-            return outcome
-        known.obstacle = ""
+            known.obstacle = outcome.why
+            return {outcome.node: outcome.why}
+        known.obstacle, known.obstacle_since, known.requeues = "", 0.0, 0
         for placement in placements:
             self._ledger.assume(pods[placement.uid], placement.node)
+            self._judgement.assume(pods[placement.uid], placement.node)
         await all_of([self._bind_one(pods[placement.uid], placement, known) for placement in placements])
         if self._volumes:
             self._volumes.bound(key)
         self._metrics.bound(known, len(placements))
         self._teller.bound([(pods[placement.uid], placement.node) for placement in placements], known.submission)
-        return None
+        return {}
+
+    def _judged(self, placements: Sequence[Placement], pods: Mapping[str, Pod]) -> dict[str, str]:
+        """All together: each may have to do with the others."""
+        found = self._judgement.first_refusal([(pods[placement.uid], placement.node) for placement in placements])
+        if found is None:
+            return {}
+        pod, why = found
+        return {placement.node: why for placement in placements if placement.uid == pod.metadata.uid}
+
+    def _held_for_long(self, node: str, pods: Sequence[Pod], known: Known) -> bool:
+        """Somebody else's pods, who show no sign of going: not worth an allocation that others could use."""
+        now = asyncio.get_running_loop().time()
+        known.obstacle_since = known.obstacle_since or now
+        return now - known.obstacle_since >= HELD_SECONDS and not self._ledger.passes(node, pods)
 
     async def _bind_one(self, pod: Pod, placement: Placement, known: Known) -> None:
         assert known.submission
@@ -134,6 +170,7 @@ class Binder:
 
     def _withdraw(self, pod: Pod) -> None:
         self._ledger.withdraw(pod)
+        self._judgement.withdraw(pod)
         if self._volumes:
             self._volumes.unbound(pod)
 
@@ -144,3 +181,9 @@ class Binder:
             self._teller.held(pods, obstacle)
         known.obstacle = obstacle
         self._waiting.setdefault(node, set()).add(key)
+
+
+def _slots(job: Submission, allocations: Sequence[Allocation]) -> list[Slot]:
+    if not job.components:
+        return slots_of(job.tasks, job.task, allocations[0])
+    return hetjob_slots([(part.ranks, part.task, given) for part, given in zip(job.components, allocations, strict=True)])

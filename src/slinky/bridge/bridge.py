@@ -7,6 +7,7 @@ Lease; at the end the Lease is given back.
 import asyncio
 import logging
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable
@@ -14,16 +15,23 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
+from slinky.bridge.checkpoint import Checkpoints, signals_counter
+from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.executor import Executor
 from slinky.bridge.foreign import shrunk
+from slinky.bridge.grants import Grants
 from slinky.bridge.groups import PodGroups
+from slinky.bridge.judgement import KubernetesJudgement
+from slinky.bridge.keeping import says_other
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_controller import NodeController
+from slinky.bridge.policy import Policy
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
 from slinky.bridge.slurm_nodes import SlurmNodes
@@ -48,6 +56,7 @@ from slinky.kube import (
     KubeError,
     KubeMetrics,
     LeaderElector,
+    Node,
     Reflector,
 )
 from slinky.slurm import TLS, Credentials, JobCompletion, SlurmClient, TokenFile
@@ -80,6 +89,7 @@ class Bridge:
         self._access = access
         self._credentials: Credentials = TokenFile(settings.slurm.token_file, settings.slurm.user)
         self._registry = CollectorRegistry()
+        self._signals = signals_counter(self._registry)
         self._kube_metrics = KubeMetrics(self._registry)
         self._metrics = BridgeMetrics(self._registry)
         self._lead = asyncio.Event()
@@ -128,18 +138,28 @@ class Bridge:
         settings, name = self._settings, self._settings.scheduler_name
         own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
         foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=shrunk)
-        jobs, nodes = Reflector(kube, JOBS), Reflector(kube, NODES)
-        reflectors: dict[str, Reflector[Any]] = {"pods": own, "other pods": foreign, "jobs": jobs, "nodes": nodes}
+        jobs, nodes, namespaces = Reflector(kube, JOBS), Reflector(kube, NODES), Reflector(kube, NAMESPACES)
+        reflectors: dict[str, Reflector[Any]] = {
+            "pods": own,
+            "other pods": foreign,
+            "jobs": jobs,
+            "nodes": nodes,
+            "namespaces": namespaces,
+        }
         groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
         membership = Membership(own.cache, jobs.cache, self._touched, groups.get)
+        grants = Grants(Policy(settings), namespaces.cache, self._namespace_changed)
         ledger = Ledger([own.cache], nodes.cache, foreign=[foreign.cache], mapped=settings.gres)
+        surroundings = Surroundings([own.cache, foreign.cache], nodes.cache, namespaces.cache, release=await self._release(kube))
         storage = StorageWatch(kube, self._kube_metrics.follow)
         volumes = Volumes(storage.caches, (own.cache, foreign.cache), self._touched, storage.trouble)
+        surroundings.filters.append(volumes.judge)
+        judgement = KubernetesJudgement(surroundings, ledger)
         for what, reflector in reflectors.items():
             self._kube_metrics.follow(what, reflector)
             health.ready(what, partial(_not_listed, reflector.cache))
         health.ready("groups", lambda: None if self._groups_known else groups.describe())
-        for reflector in (jobs, nodes, foreign):
+        for reflector in (jobs, nodes, namespaces, foreign):
             await _filled(stack, reflector)
         await stack.enter_async_context(groups.running())
         await groups.wait_synced()
@@ -151,8 +171,17 @@ class Bridge:
         self._kube_metrics.follow("events", events)
         await stack.enter_async_context(events.running())
         completion = await self._completion(stack)
-        executor = Executor(kube, slurm, site_of(settings, cluster), completion=completion, may_act=self._may_act)
+        executor = Executor(
+            kube,
+            slurm,
+            site_of(settings, cluster),
+            completion=completion,
+            may_act=self._may_act,
+            hetjobs=settings.gangs.hetjobs == "auto",
+        )
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
+
+        nodes.cache.subscribe(lambda change: self._node_changed(change.old, change.new), replay=False)
 
         def lead() -> Leadership:
             leadership = Leadership(
@@ -162,18 +191,25 @@ class Bridge:
                 groups.get,
                 ledger,
                 SlurmNodes(slurm),
-                Window(settings.windows.namespace, settings.windows.total),
+                judgement,
+                Window(settings.windows.namespace, settings.windows.total, grants.window),
                 Teller(kube, slurm, events, settings.status, self._may_act),
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
-                VolumeBinder(volumes, nodes.cache, StorageActs(kube, self._may_act), settings.volumes.bind_seconds),
+                grants.of,
+                feature_labels=settings.nodes.feature_labels,
+                volumes=VolumeBinder(volumes, nodes.cache, StorageActs(kube, self._may_act), settings.volumes.bind_seconds),
             )
             if settings.nodes.register:
                 controller = NodeController(
                     nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry
                 )
                 leadership.also(controller.run, "nodes")
-            ledger.freed = leadership.reconciler.binder.node_freed
+            volumes.changed = leadership.storage_changed
+            ledger.freed, ledger.taken = leadership.node_freed, leadership.node_taken
+            leadership.also_checkpoints(
+                Checkpoints(kube, slurm, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
+            )
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)
             return leadership
@@ -205,9 +241,23 @@ class Bridge:
     def _may_act(self) -> bool:
         return self._elector.is_leader if self._elector else not self._settings.leader.elect
 
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if self._leadership and says_other(old, new):
+            self._leadership.nodes_changed()
+
+    @staticmethod
+    async def _release(kube: Client) -> tuple[int, int]:
+        """Of Kubernetes: some of its rules have changed over time."""
+        version = msgspec.json.decode(await kube.raw("GET", "/version"), type=dict[str, Any])
+        return int(version["major"]), int(re.match(r"\d+", version["minor"])[0])  # type: ignore[index]
+
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:
             self._leadership.reconciler.queue.add(key)
+
+    def _namespace_changed(self, name: str) -> None:
+        if self._leadership:
+            self._leadership.reconciler.namespace_changed(name)
 
     def _slurm(self) -> SlurmClient:
         said = self._settings.slurm

@@ -27,6 +27,7 @@ class NodeRoom(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int
     memory: int
     gres: Mapping[str, int]
+    features: frozenset[str] = frozenset()
 
 
 def room_of(node: Node) -> NodeRoom:
@@ -35,7 +36,13 @@ def room_of(node: Node) -> NodeRoom:
         names, count = _parts(word)
         for name in {names[0], ":".join(names[:2])}:
             gres[name] = gres.get(name, 0) + count
-    return NodeRoom(partitions=frozenset(node.partitions), cpus=node.effective_cpus or node.cpus, memory=node.real_memory, gres=gres)
+    return NodeRoom(
+        partitions=frozenset(node.partitions),
+        cpus=node.effective_cpus or node.cpus,
+        memory=node.real_memory,
+        gres=gres,
+        features=frozenset(node.active_features or node.features),
+    )
 
 
 def _parts(word: str) -> tuple[list[str], int]:

@@ -1,15 +1,29 @@
 """Carrying out what was planned: the thin edge towards Kubernetes and Slurm. Each act says what it is about and may be repeated; none is done by a process that does not lead."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
+
+from slinky.bridge.hetjobs import Hetjobs
 from slinky.bridge.keys import FINALIZER, JOB_ID
 from slinky.bridge.marker import marker_for
-from slinky.bridge.submission import Submission, submission_of
-from slinky.bridge.translate import Site, translate
+from slinky.bridge.submission import Submission, submission_from, submission_of
+from slinky.bridge.translate import Site, components
+from slinky.bridge.whereabouts import Whereabouts, put_on_all
 from slinky.bridge.workload import Workload
 from slinky.kube import PODS, Client, ConflictError, InvalidError, NotFoundError, PatchKind, Pod
-from slinky.slurm import AlreadyDoneError, JobCompletion, JobDescription, SlurmClient, SlurmError, UnsupportedError
+from slinky.slurm import (
+    AlreadyDoneError,
+    Job,
+    JobCompletion,
+    JobDescription,
+    OutcomeUnknownError,
+    RefusedError,
+    SlurmClient,
+    SlurmError,
+    UnsupportedError,
+)
 from slinky.slurm import NotFoundError as NoSuchJobError
 
 __all__ = ["EXPECTED", "Executor", "NotLeadingError"]
@@ -27,7 +41,7 @@ EXPECTED = (SlurmError, NotLeadingError)  # besides Kubernetes': what may happen
 
 
 class Executor:
-    """`completion` where libslurm is at hand; `may_act` tells whether this process leads, and is asked before each act."""
+    """`completion` where libslurm is at hand; `may_act` tells whether this process leads, and is asked before each act; without `hetjobs` a gang of pods that differ is one job."""
 
     def __init__(
         self,
@@ -37,7 +51,9 @@ class Executor:
         *,
         completion: JobCompletion | None = None,
         may_act: Callable[[], bool] = lambda: True,
+        hetjobs: bool = True,
     ) -> None:
+        self._hetjobs = Hetjobs(slurm, hetjobs)
         self._kube = kube
         self._slurm = slurm
         self.site = site
@@ -45,20 +61,38 @@ class Executor:
         self._may_act = may_act
         self.labels_go_along = True  # with a Binding, as long as nothing shows that they do not
 
-    def describe(self, workload: Workload) -> JobDescription:
-        return translate(workload, self.site)
+    async def site_for(self, workload: Workload) -> Site:
+        """The site as it is for this workload: without hetjobs, where it would be one and the server has none."""
+        if len(components(workload, self.site)) > 1 and (why := await self._hetjobs.lacking()):
+            return msgspec.structs.replace(self.site, no_hetjobs=why)
+        return self.site
 
-    async def submit(self, workload: Workload) -> Submission:
+    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = ()) -> Submission:
         """Once: where an answer was lost, or this process is not the first, the job that carries the marker is found instead. One that is over already is followed by another."""
+        site = await self.site_for(workload)
         for attempt in range(MOST_ATTEMPTS):
-            description = translate(workload, self.site, attempt)
-            marker = marker_for(self.site.cluster, str(workload.key), workload.uids, attempt)
+            marker = marker_for(site.cluster, str(workload.key), workload.uids, attempt)
+            parts = put_on_all(components(workload, site, attempt), whereabouts)
             self._check()
-            answer = await self._slurm.jobs.submit_external(description, marker=marker, marker_in="admin_comment", once=True)
-            if answer.found and await self._is_over(answer.job_id):
-                continue
-            log.info("%s is Slurm job %d (%s)", workload.key, answer.job_id, description.name)
-            return submission_of(answer.job_id, description)
+            if len(parts) == 1:
+                answer = await self._slurm.jobs.submit_external(parts[0], marker=marker, marker_in="admin_comment", once=True)
+                if not answer.found:
+                    log.info("%s is Slurm job %d (%s)", workload.key, answer.job_id, parts[0].name)
+                    return submission_of(answer.job_id, parts[0])
+            else:
+                try:
+                    answer = await self._slurm.jobs.submit_hetjob(parts, external=True, marker=marker, marker_in="admin_comment", once=True)
+                except RefusedError as error:
+                    if self._hetjobs.refused(error):
+                        return await self.submit(workload, whereabouts)  # as one job
+                    raise
+            jobs = await self._parts(answer.job_id)
+            if not jobs and not answer.found:
+                raise OutcomeUnknownError("Slurm took the hetjob and does not know it", request=f"job/{answer.job_id}")
+            if jobs and not jobs[0].is_finished:
+                found = submission_from(jobs, site.cluster)
+                log.info("%s is Slurm job %s (%s)", workload.key, "+".join(map(str, found.job_ids)), found.name)
+                return found
         raise UnsupportedError(f"{workload.key} had {MOST_ATTEMPTS} jobs that Slurm still remembers, all over; it is tried again later")
 
     async def find(self, workload: Workload) -> Submission | None:
@@ -66,9 +100,38 @@ class Executor:
         for attempt in range(MOST_ATTEMPTS):
             marker = marker_for(self.site.cluster, str(workload.key), workload.uids, attempt)
             for job_id in await self._slurm.jobs.find_all(marker, marker_in="admin_comment"):
-                if not await self._is_over(job_id):
-                    return submission_of(job_id, translate(workload, self.site, attempt))
+                jobs = await self._parts(job_id)
+                if jobs and not jobs[0].is_finished:
+                    return submission_from(jobs, self.site.cluster)
         return None
+
+    async def record(self, job_id: int) -> Job:
+        """Its record. Raises SlurmError."""
+        return await self._slurm.jobs.get(job_id)
+
+    async def update_waiting(self, job_id: int, change: JobDescription) -> None:
+        """Of a job that waits; one that has started or is gone meanwhile is left as it is."""
+        self._check()
+        try:
+            await self._slurm.jobs.update(job_id, change)
+        except (NoSuchJobError, AlreadyDoneError):
+            log.debug("job %d does not wait any more", job_id)
+
+    async def catch_up(self, job_id: int, priority: int) -> None:
+        """A job that comes in another's stead does not begin at the end of the queue: it gets that one's priority, as a nice value, so that it goes on growing with age."""
+        job = await self._slurm.jobs.get(job_id)
+        now = job.priority
+        if not job.is_pending or not isinstance(now, int) or not 0 < now < priority:
+            return
+        log.info("job %d goes on with the priority of the one before it: %d instead of %d", job_id, priority, now)
+        await self.update_waiting(job_id, JobDescription(nice=job.nice - (priority - now)))
+
+    async def _parts(self, job_id: int) -> list[Job]:
+        """The job; of a hetjob, its parts. None where Slurm does not know it."""
+        try:
+            return await self._slurm.jobs.parts(job_id)
+        except NoSuchJobError:
+            return []
 
     async def label(self, pod: Pod, job_id: int) -> None:
         """With the pod's UID in the patch, the API server refuses it (as invalid) for another pod of that name."""
@@ -127,10 +190,13 @@ class Executor:
             return False
         return True
 
-    async def end_job(self, job_id: int, exit_code: int | None, why: str, *, running: bool) -> None:
-        """With its exit code where it ran and libslurm is at hand; else as cancelled, with the outcome in its comment."""
+    async def end_job(
+        self, job_id: int, exit_code: int | None, why: str, *, running: bool, components: Mapping[int, int] | None = None
+    ) -> None:
+        """With its exit code where it ran and libslurm is at hand; else as cancelled, with the outcome in its comment. `components` are those of a hetjob but the leader, and the exit code of each: they end first, as none outlives the leader."""
         self._check()
-        if exit_code is not None and running and self._completion and await self._completed(self._completion, job_id, exit_code):
+        codes = {**(components or {}), job_id: exit_code}
+        if exit_code is not None and running and self._completion and await self._all_completed(self._completion, codes):
             return
         try:
             if exit_code is not None:
@@ -138,6 +204,18 @@ class Executor:
             await self._slurm.jobs.cancel(job_id)
         except (NoSuchJobError, AlreadyDoneError):
             log.debug("job %d is over already", job_id)
+
+    async def end_rest(self, job_ids: Iterable[int], why: str) -> None:
+        """Those components of a hetjob that are not over, where another is: what is left of it is of no use."""
+        self._check()
+        log.info("jobs %s are cancelled: %s", ", ".join(map(str, job_ids)), why)
+        await self._slurm.jobs.cancel_many(job_ids)
+
+    async def _all_completed(self, completion: JobCompletion, codes: Mapping[int, int | None]) -> bool:
+        for job_id, exit_code in codes.items():
+            if not await self._completed(completion, job_id, exit_code or 0):
+                return False
+        return True
 
     async def _completed(self, completion: JobCompletion, job_id: int, exit_code: int) -> bool:
         try:
@@ -148,12 +226,6 @@ class Executor:
             log.info("job %d is cancelled instead of completed: %s", job_id, error)
             return False
         return True
-
-    async def _is_over(self, job_id: int) -> bool:
-        try:
-            return (await self._slurm.jobs.get(job_id)).is_finished
-        except NoSuchJobError:
-            return True
 
     def _check(self) -> None:
         if not self._may_act():

@@ -30,16 +30,10 @@ def shrunk(pod: Pod) -> Pod:
         resources=pod.spec.resources,
         volumes=pod.spec.volumes,
     )
-    return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=_shrunk_status(pod))
+    return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=_status(pod))
 
 
-def _keeping_away(affinity: Affinity | None) -> Affinity | None:
-    if affinity is None or affinity.pod_anti_affinity is None or not affinity.pod_anti_affinity.required:
-        return None
-    return Affinity(pod_anti_affinity=PodAffinity(required=affinity.pod_anti_affinity.required))
-
-
-def _shrunk_status(pod: Pod) -> PodStatus:
+def _status(pod: Pod) -> PodStatus:
     """Whether it is over; and what its containers were given, where a resize makes that count."""
     if counted_of(pod) == needs_of(pod):
         return PodStatus(phase=pod.status.phase)
@@ -56,3 +50,9 @@ def _shrunk_status(pod: Pod) -> PodStatus:
 
 def _given(status: ContainerStatus) -> ContainerStatus:
     return ContainerStatus(name=status.name, allocated_resources=status.allocated_resources, resources=status.resources)
+
+
+def _keeping_away(affinity: Affinity | None) -> Affinity | None:
+    if affinity is None or affinity.pod_anti_affinity is None or not affinity.pod_anti_affinity.required:
+        return None
+    return Affinity(pod_anti_affinity=PodAffinity(required=affinity.pod_anti_affinity.required))

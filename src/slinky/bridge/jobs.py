@@ -1,7 +1,8 @@
 """A workload's job, as it is known to be: from the poller where that is enough, from its own record where an act rests on it.
 
 Comes in: what is remembered of a workload, its pods' labels, the poller's states. Goes out: a `JobView` for the plan. What must stay true: a job is taken for a workload's own only if it carries our marker and names that workload
-(job ids are used again after Slurm lost its state); it counts as over only when its own record says so, in Slurm or in accounting; as lost only when an answering Slurm has not known it for a while.
+(job ids are used again after Slurm lost its state); it counts as over only when its own record says so, in Slurm or in accounting; as lost only when an answering Slurm has not known it for a while. A hetjob runs when all of its
+components do, and is over as soon as one is, unless it is us who end them one by one.
 """
 
 import asyncio
@@ -11,10 +12,10 @@ from slinky.bridge.marker import Marking, read_comment
 from slinky.bridge.memory import Known
 from slinky.bridge.plan import JobView
 from slinky.bridge.poller import JobPoller
-from slinky.bridge.submission import submission_of
-from slinky.bridge.views import job_view
+from slinky.bridge.submission import submission_from
+from slinky.bridge.views import job_view, speaks_for_all
 from slinky.bridge.workload import WorkloadKey
-from slinky.slurm import Job, JobStates, NotFoundError, SlurmClient, SlurmError, UnsupportedError
+from slinky.slurm import Job, JobStates, JobStatus, NotFoundError, SlurmClient, SlurmError, UnsupportedError
 
 __all__ = ["Jobs"]
 
@@ -37,30 +38,40 @@ class Jobs:
             return JobView(job_id=known.job_id, state="lost", why=f"Slurm does not know job {known.job_id}")
         if known.over:
             return JobView(job_id=known.job_id, state="over", why=known.why)
-        status = self._poller.states.get(known.job_id)
+        status = self._status(known)
         if status is not None and known.submission and known.verified == self._poller.epoch and not status.is_finished:
             return job_view(status, known.job_id, known.submission.tasks)
         if status is None and known.submission and known.verified == self._poller.epoch and self._is_new(known):
             return JobView(job_id=known.job_id, state="pending", tasks=known.submission.tasks)  # the poller has not looked since
         return await self._asked(key, known)
 
+    def _status(self, known: Known) -> JobStatus | None:
+        """None where the poller does not know all of it."""
+        if known.submission is None or not known.submission.components or known.ending_since:
+            return self._poller.states.get(known.job_id)
+        found = [status for job_id in known.job_ids if (status := self._poller.states.get(job_id))]
+        return speaks_for_all(found) if len(found) == len(known.job_ids) else None
+
     def _is_new(self, known: Known) -> bool:
         """We submitted it, and the poller will tell of it at its next look, be it there or not."""
-        return known.submitted_at > 0 and self._poller.has_yet_to_see(known.job_id)
+        return known.submitted_at > 0 and any(map(self._poller.has_yet_to_see, known.job_ids))
 
     async def _asked(self, key: WorkloadKey, known: Known) -> JobView:
         epoch = self._poller.epoch
         try:
-            job = await self._slurm.jobs.get(known.job_id)
+            parts = await self._slurm.jobs.parts(known.job_id)
         except NotFoundError:
             return await self._missing(key, known)
-        if not self.is_own(job, key):
+        if not all(self.is_own(part, key) for part in parts):
             log.warning("%s: job %d is not (any more) the one that was submitted for it", key, known.job_id)
             return self._lost(known)
         known.missing_since = 0.0
         known.verified = epoch
-        known.submission = known.submission or submission_of(known.job_id, job)
-        return self._seen(job, known)
+        known.submission = known.submission or submission_from(parts, self._cluster)
+        view = self._seen(parts[0] if known.ending_since else speaks_for_all(parts), known)
+        if known.over:
+            known.rest = tuple(part.job_id for part in parts if not part.is_finished)
+        return view
 
     def is_own(self, job: Job, key: WorkloadKey) -> bool:
         return job.is_external and self._names(read_comment(job.admin_comment, self._cluster), job.job_id, key)
@@ -100,10 +111,10 @@ class Jobs:
         view = job_view(job, known.job_id, known.submission.tasks if known.submission else 1)
         known.over, known.why = view.state == "over", view.why
         if known.over:
-            self._poller.forget([known.job_id])
+            self._poller.forget(known.job_ids)
         return view
 
     def _lost(self, known: Known) -> JobView:
         known.lost = True
-        self._poller.forget([known.job_id])
+        self._poller.forget(known.job_ids)
         return JobView(job_id=known.job_id, state="lost", why=f"Slurm does not know job {known.job_id}")

@@ -14,7 +14,9 @@ __all__ = [
     "OLD_SETTINGS",
     "OWNED_ANNOTATIONS",
     "OWNED_LABELS",
+    "POLICY",
     "SETTINGS",
+    "SIGNALLED",
     "SLURM_NODE",
     "SLURM_NODE_NAME",
     "TASK",
@@ -26,11 +28,15 @@ SETTINGS: Final = "slurmjob.slinky.slurm.net/"
 OLD_SETTINGS: Final = "slinky.slurm.net/"  # the same before 1.0 of the original; has no effect, but is still found in examples
 GANG: Final = SETTINGS + "gang"  # on a Job: all its pods start together
 
+# What a site may write on namespaces, and its policy may heed.
+POLICY: Final = "policy.slinky.slurm.net/"
+
 # What the bridge writes on pods.
 JOB_ID: Final = "scheduler.slinky.slurm.net/slurm-jobid"
 FINALIZER: Final = "scheduler.slinky.slurm.net/finalizer"
 SLURM_NODE: Final = "slinky.slurm.net/slurm-node"
 DEVICES: Final = "scheduler.slinky.slurm.net/devices"
+SIGNALLED: Final = "scheduler.slinky.slurm.net/signalled"  # for which end of its job its containers got their checkpoint signal
 TASK: Final = "task.slinky.slurm.net/"  # the task's environment, by the downward API
 CONDITION: Final = "slinky.slurm.net/Slurm"
 
@@ -43,4 +49,4 @@ TOPOLOGY: Final = "topology.slinky.slurm.net/spec"
 
 # Keys that nobody but the bridge may set on a pod.
 OWNED_LABELS: Final = frozenset({JOB_ID})
-OWNED_ANNOTATIONS: Final = frozenset({SLURM_NODE, DEVICES})
+OWNED_ANNOTATIONS: Final = frozenset({SLURM_NODE, DEVICES, SIGNALLED})

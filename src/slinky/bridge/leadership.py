@@ -6,17 +6,21 @@ everything stops, and what was in memory is forgotten.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from slinky.bridge.adoption import Found, found_in, inheritance
+from slinky.bridge.adoption import Found, found_in, inheritance, whole
 from slinky.bridge.binding import Binder
+from slinky.bridge.checkpoint import Checkpoints
+from slinky.bridge.directions import Directions, Judgement
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.jobs import Jobs
+from slinky.bridge.keeping import Keeper
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Groups, Reconciler
 from slinky.bridge.slurm_nodes import SlurmNodes
@@ -48,10 +52,14 @@ class Leadership:
         groups: Groups,
         ledger: Ledger,
         slurm_nodes: SlurmNodes,
+        judgement: Judgement,
         window: Window,
         teller: Teller,
         metrics: BridgeMetrics,
         poller: Callable[[Callable[[int], None]], JobPoller],
+        grants: Callable[[str], Grant | None],
+        *,
+        feature_labels: Mapping[str, str] | None = None,
         volumes: VolumeBinder | None = None,
     ) -> None:
         self._executor = executor
@@ -64,25 +72,52 @@ class Leadership:
         self._key_of_stray: dict[int, WorkloadKey] = {}
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
+        directions = Directions(judgement, slurm_nodes, feature_labels or {})
         self.reconciler = Reconciler(
             executor,
             membership,
             groups,
             Jobs(slurm, self.poller, executor.site.cluster),
             self.poller,
-            Submitter(executor, slurm_nodes, self.poller, teller, metrics),
-            lambda wake: Binder(executor, slurm, ledger, teller, metrics, wake, volumes),
+            Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics, grants),
+            lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake, volumes),
             window,
             teller,
             metrics,
             volumes.hold if volumes else lambda *_: "",
         )
+        self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
         teller.standings = self._standing
         slurm_nodes.on_room = self.reconciler.slurm_nodes_changed
 
     def also(self, service: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Something else that only a leader does, for ever."""
         self._others[name] = service
+
+    def node_freed(self, node: str) -> None:
+        """A pod is gone from it."""
+        self.reconciler.binder.node_freed(node)
+        self.keeper.pods_changed()
+
+    def node_taken(self, _: str) -> None:
+        """A pod came onto it."""
+        self.keeper.pods_changed()
+
+    def nodes_changed(self) -> None:
+        """Kubernetes' nodes have other labels, taints or amounts, or are others."""
+        self._slurm_nodes.outdate()
+        self.keeper.nodes_changed()
+
+    def storage_changed(self) -> None:
+        """Claims, volumes or classes are others."""
+        self.keeper.pods_changed()
+
+    def also_checkpoints(self, checkpoints: Checkpoints) -> None:
+        """Signals before jobs end."""
+        checkpoints.pods = self._membership.pods
+        checkpoints.is_signalled = lambda job_id: (status := self.poller.states.get(job_id)) is not None and "SIGNALING" in status.states
+        self.reconciler.checkpoint = checkpoints.look
+        self.also(checkpoints.run, "checkpoint signals")
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -93,6 +128,7 @@ class Leadership:
             await self._adopt()
             tasks.create_task(self.poller.run(), name="jobs")
             tasks.create_task(self._teller.run(), name="status")
+            tasks.create_task(self.keeper.run(), name="whereabouts")
             tasks.create_task(self._strays.serve(self._end_stray, workers=4), name="jobs without pods")
             tasks.create_task(self.reconciler.submits.serve(self.reconciler.submit, workers=SUBMITTERS), name="submits")
             tasks.create_task(self.reconciler.queue.serve(self.reconciler.reconcile, workers=WORKERS), name="workloads")
@@ -109,7 +145,7 @@ class Leadership:
                 wait = backoff.seconds(failures)
                 log.warning("Slurm's jobs cannot be read (%s); pods run on, again in %.1f s", error, wait)
                 await asyncio.sleep(wait)
-        self._take_over(found)
+        self._take_over(whole(found))
 
     def _take_over(self, found: Sequence[Found]) -> None:
         by_key: dict[WorkloadKey, list[Found]] = {}
@@ -124,9 +160,10 @@ class Leadership:
             if inherited.own and pods:
                 known = self.reconciler.known.setdefault(key, Known())
                 known.take(inherited.own.submission, self.poller.epoch)
-                self.reconciler.own_job(known.job_id, key)
+                for job_id in known.job_ids:
+                    self.reconciler.own_job(job_id, key)
                 self._window.keep(key)  # until it is seen to have started
-            for job_id in inherited.strays if pods else [job.submission.job_id for job in jobs if not job.is_over]:
+            for job_id in inherited.strays if pods else [job_id for job in jobs for job_id in job.to_end]:
                 strays += 1
                 self._key_of_stray[job_id] = key
                 self._strays.add_after(job_id, STRAY_SECONDS)
@@ -174,6 +211,7 @@ class Leadership:
             return Standing(
                 reason="Window",
                 message="waits for its turn to be queued in Slurm: enough pods of the namespace, or of all, wait there already",
+                lasting=True,
             )
         if any(pod.spec.scheduling_gates for pod in pods):
             return None

@@ -5,10 +5,10 @@ something that Slurm does not count. What must stay true: a pod counts from the 
 larger of both sizes. Slurm's word alone is not enough: it knows nothing of DaemonSets, and gives a node away before the containers of the last pod are gone.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from slinky.bridge.needs import Needs, counted_of, needs_of
 from slinky.bridge.quantities import quantity
@@ -19,14 +19,21 @@ __all__ = ["Ledger"]
 
 NOTHING = Fraction(0)
 MOST_SHAPES = 4096
-MOST_ANSWERS = 64  # remembered of a node, by the shape of the pod that was asked for
+MOST_ANSWERS = 64  # shapes of pods for which the nodes that refuse them are remembered
 Amounts = dict[str, Fraction]
 Shape = tuple[tuple[str, Fraction], ...]
 
 
+class _Answers(NamedTuple):
+    """For pods of one shape: who refuses them, and which nodes have changed since."""
+
+    refused: dict[str, str]
+    stale: set[str]
+
+
 class Ledger:
     """`pods` and `foreign` are the caches that together hold all pods; those in `foreign` are other schedulers'. `mapped` are the resources that stand for a GRES in Slurm. `freed(node)` is called when something on a node goes away,
-    or there is more of it.
+    or there is more of it, `taken(node)` when something comes.
     """
 
     def __init__(
@@ -35,47 +42,50 @@ class Ledger:
         self._nodes = nodes
         self._by_slurm = counted_by_slurm(mapped)
         self.freed: Callable[[str], None] = lambda _: None
+        self.taken: Callable[[str], None] = lambda _: None
         self._counted: dict[str, tuple[str, Amounts]] = {}  # pod's UID → its node, what it takes
         self._foreigners: set[str] = set()  # of those, other schedulers'
         self._used: dict[str, Amounts] = {}
         self._used_by_others: dict[str, Amounts] = {}
         self._on: dict[str, set[str]] = {}
         self._names: dict[str, Key] = {}
+        self._dying: set[str] = set()
         self._shapes: dict[Shape, Amounts] = {}
-        self._answers: dict[str, dict[Shape, str]] = {}  # by node; forgotten when anything changes there
+        self._answers: dict[Shape, _Answers] = {}
         for caches, is_foreign in ((pods, False), (foreign, True)):
             for cache in caches:
                 cache.subscribe(partial(self._changed, is_foreign=is_foreign))
         nodes.subscribe(self._node_changed)
 
-    def refusals(self, pod: Pod) -> dict[str, str]:
+    def refusals(self, pod: Pod) -> Mapping[str, str]:
         """The nodes that it must not be sent to now, and why: those that could never hold it, and those that are full of what Slurm does not count. What Slurm counts and has given to others is not among it: that is what its queue is for."""
         needs = needs_of(pod)
         shape = _shape(needs.amounts)
-        found: dict[str, str] = {}
-        for node in self._nodes.list():
-            if refusal := self._answer(node, needs, shape):
-                found[node.metadata.name] = refusal
-        return found
+        answers = self._answers.get(shape)
+        if answers is None:
+            if len(self._answers) >= MOST_ANSWERS:
+                self._answers.clear()
+            answers = self._answers[shape] = _Answers({}, {node.metadata.name for node in self._nodes.list()})
+        for name in answers.stale:
+            node = self._nodes.by_key(Key("", name))
+            answers.refused.pop(name, None)
+            if node is not None and (refusal := self._answer(node, needs)):
+                answers.refused[name] = refusal
+        answers.stale.clear()
+        return answers.refused
 
     def refusal(self, pod: Pod, node: str) -> str:
         """The same for one node."""
         known = self._nodes.by_key(Key("", node))
-        if known is None:
-            return f"Kubernetes has no node {node}"
-        needs = needs_of(pod)
-        return self._answer(known, needs, _shape(needs.amounts))
+        return self._answer(known, needs_of(pod)) if known is not None else f"Kubernetes has no node {node}"
 
-    def _answer(self, node: Node, needs: Needs, shape: Shape) -> str:
+    def _answer(self, node: Node, needs: Needs) -> str:
         name = node.metadata.name
-        answers = self._answers.setdefault(name, {})
-        found = answers.get(shape)
-        if found is None:
-            if len(answers) >= MOST_ANSWERS:
-                answers.clear()
-            used, others = self._used.get(name, {}), self._used_by_others.get(name, {})
-            found = answers[shape] = room_refusal(needs, node, used, others, self._by_slurm)
-        return found
+        return room_refusal(needs, node, self._used.get(name, {}), self._used_by_others.get(name, {}), self._by_slurm)
+
+    def _outdate(self, node: str) -> None:
+        for answers in self._answers.values():
+            answers.stale.add(node)
 
     def assume(self, pod: Pod, node: str) -> None:
         """We are binding it: it counts from now on."""
@@ -102,6 +112,20 @@ class Ledger:
                 return f"node {node} has {written(max(room, NOTHING))} of {written(amount)} {name} free{self._culprits(node, name)}"
         return ""
 
+    def passes(self, node: str, pods: Sequence[Pod]) -> bool:
+        """Whether what is in their way goes away by itself: pods that are being deleted."""
+        dying = _total(self._counted[uid][1] for uid in self._dying & self._on.get(node, set()))
+        known = self._nodes.by_key(Key("", node))
+        if known is None or not dying:
+            return False
+        coming = [pod for pod in pods if pod.metadata.uid not in self._counted]
+        wanted = _total([*(needs_of(pod).amounts for pod in coming), {"pods": Fraction(len(coming))}])
+        used = self._used.get(node, {})
+        return all(
+            amount <= quantity(known.status.allocatable.get(name, "0")) - used.get(name, NOTHING) + dying.get(name, NOTHING)
+            for name, amount in wanted.items()
+        )
+
     def _culprits(self, node: str, name: str) -> str:
         """Whom to look at: the pods that take most of it."""
         takers = sorted(((self._counted[uid][1].get(name, NOTHING), str(self._names[uid])) for uid in self._on.get(node, ())), reverse=True)
@@ -122,7 +146,7 @@ class Ledger:
     def _node_changed(self, change: Change[Node]) -> None:
         old, new = change.old, change.new
         if old is None or new is None or old.status.allocatable != new.status.allocatable:
-            self._answers.pop(change.key.name, None)
+            self._outdate(change.key.name)
             if new is not None:
                 self.freed(change.key.name)
 
@@ -130,9 +154,12 @@ class Ledger:
         uid, node = pod.metadata.uid, pod.spec.node_name
         if pod.is_over:
             self._uncount(uid)
-        elif node and (resized or uid not in self._counted or self._counted[uid][0] != node):
+            return
+        if node and (resized or uid not in self._counted or self._counted[uid][0] != node):
             self._uncount(uid)
             self._count(pod, node, is_foreign=is_foreign)
+        if node and pod.metadata.deletion_timestamp is not None:
+            self._dying.add(uid)
 
     def _count(self, pod: Pod, node: str, *, is_foreign: bool) -> None:
         uid = pod.metadata.uid
@@ -144,7 +171,8 @@ class Ledger:
         if is_foreign:
             self._foreigners.add(uid)
             _add(self._used_by_others.setdefault(node, {}), amounts)
-        self._answers.pop(node, None)
+        self._outdate(node)
+        self.taken(node)
 
     def _shared(self, amounts: Amounts) -> Amounts:
         """One for all pods of a shape: there are many pods and few shapes."""
@@ -158,6 +186,7 @@ class Ledger:
             return
         node, amounts = found
         del self._names[uid]
+        self._dying.discard(uid)
         self._on[node].discard(uid)
         _add(self._used[node], amounts, -1)
         if uid in self._foreigners:
@@ -166,7 +195,7 @@ class Ledger:
         if not self._on[node]:
             del self._on[node], self._used[node]
             self._used_by_others.pop(node, None)
-        self._answers.pop(node, None)
+        self._outdate(node)
         self.freed(node)
 
 

@@ -1,12 +1,12 @@
 """What the bridge writes into a job's `admin_comment`, by which it knows its own jobs again: after a restart, after a lost answer, among everyone else's.
 
 A marker (one word: the cluster's ID, the workload's UID and a hash of its pods' UIDs) for the bridge; `"pods": ["ns/name", …]` for people and for the
-tools of the original, cut where it grows too long. What must stay true: a job without our marker and our cluster is never touched; the same pods give the same marker.
+tools of the original, cut where it grows too long. All components of a hetjob have the marker of the whole, and each the ranks of its own pods. What must stay true: a job without our marker and our cluster is never touched; the same pods give the same marker.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -14,15 +14,17 @@ __all__ = ["Marking", "comment_for", "marker_for", "read_comment"]
 
 VERSION = 1
 MOST_BYTES = 16 * 1024
+MOST_RANKS = 100_000
 
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comment of ours says."""
+    """What a comment of ours says. `ranks` are those of a component of a hetjob; of any other job, none."""
 
     marker: str
     cluster: str
     workload: str
     count: int
+    ranks: tuple[int, ...] = ()
     pods: tuple[str, ...] = ()
 
 
@@ -32,6 +34,7 @@ class _Comment(msgspec.Struct):
     cluster: str = ""
     workload: str = ""
     count: int = 0
+    ranks: str = ""
     pods: list[str] = []
 
 
@@ -41,16 +44,20 @@ def marker_for(cluster: str, workload: str, uids: Iterable[str], attempt: int = 
     return f"slinky-{hashed[:32]}" + (f"-{attempt}" if attempt else "")
 
 
-def comment_for(cluster: str, workload: str, pods: Iterable[tuple[str, str]], uids: Iterable[str], attempt: int = 0) -> str:
+def comment_for(
+    cluster: str, workload: str, pods: Iterable[tuple[str, str]], uids: Iterable[str], attempt: int = 0, ranks: Sequence[int] = ()
+) -> str:
     """`pods` as (namespace, name), in rank order. The marker comes first, so that it is found however much is cut."""
     uids = tuple(uids)
-    said = {
+    said: dict[str, str | int] = {
         "slinky": VERSION,
         "marker": marker_for(cluster, workload, uids, attempt),
         "cluster": cluster,
         "workload": workload,
         "count": len(uids),
     }
+    if ranks:
+        said["ranks"] = _ranges(ranks)
     room = MOST_BYTES - len(json.dumps(said)) - 16
     names = []
     for namespace, name in pods:
@@ -69,4 +76,33 @@ def read_comment(text: str, cluster: str) -> Marking | None:
         return None
     if comment.slinky != VERSION or comment.cluster != cluster or not comment.marker:
         return None
-    return Marking(marker=comment.marker, cluster=comment.cluster, workload=comment.workload, count=comment.count, pods=tuple(comment.pods))
+    return Marking(
+        marker=comment.marker,
+        cluster=comment.cluster,
+        workload=comment.workload,
+        count=comment.count,
+        ranks=_ranks(comment.ranks),
+        pods=tuple(comment.pods),
+    )
+
+
+def _ranges(ranks: Sequence[int]) -> str:
+    """0, 2, 3, 4 → `0,2-4`."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    """The other way round; nothing where it is none of ours, or of more than any gang."""
+    found: list[int] = []
+    for word in filter(None, text.split(",")):
+        first, _, last = word.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal() and int(last or first) - int(first) < MOST_RANKS):
+            return ()
+        found.extend(range(int(first), int(last or first) + 1))
+    return tuple(found)

@@ -4,9 +4,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from slinky.bridge.annotations import JobSettings
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import PodView
 from slinky.bridge.submission import Submission
+from slinky.bridge.whereabouts import Whereabouts
 from slinky.bridge.workload import Workload
 
 __all__ = ["Known", "Written"]
@@ -54,14 +56,17 @@ class Known(msgspec.Struct, gc=False):
     verified: int = -1
     over: bool = False
     why: str = ""  # it is over
+    rest: tuple[int, ...] = ()  # of a hetjob that is over: those of its jobs that are not
     lost: bool = False
     parked_until: float = 0.0
     parked: str = ""  # why
+    parked_for: JobSettings | None = None  # what was said then, where something else is to be judged at once
     parkings: int = 0  # in a row
     too_large: bool = False  # parked because no node could hold it, not for what Slurm said
     missing_since: float = 0.0
     incomplete_since: float = 0.0
     obstacle: str = ""
+    obstacle_since: float = 0.0
     waits: str = ""  # for its volumes, before it is submitted or before it is bound
     waits_since: float = 0.0
     waits_until: float = 0.0
@@ -74,16 +79,27 @@ class Known(msgspec.Struct, gc=False):
     phase: str = ""
     pods: int = 0
     written: Written = msgspec.field(default_factory=Written)
+    where: list[Whereabouts] | None = None  # what its job was told about where it may go, each of a hetjob's
+    depends_on_pods: bool = False  # where it may go depends on the pods that are there
+    avoided: dict[str, float] = {}  # nodes that did not work out, until when
+    rejected: str = ""  # why the nodes that its job was given did not
+    requeues: int = 0  # for that reason, since it was last bound
+    priority: int = 0  # of the job that was given back, for the next one not to begin at the end of the queue
     unwritten: set[str] = (
         set()
     )  # pods of the job whose label is not on the server yet: it goes along with their Binding, or by itself if that takes long
+
+    @property
+    def job_ids(self) -> tuple[int, ...]:
+        """All of Slurm's jobs that its job is: one, unless it is a hetjob."""
+        return self.submission.job_ids if self.submission else (self.job_id,)
 
     def take(self, submission: Submission, epoch: int) -> None:
         """This is its job from now on."""
         self.job_id, self.submission, self.verified, self.unsettled = submission.job_id, submission, epoch, None
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
-        self.parked, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", 0.0, 0.0, 0.0, ""
-        self.parkings, self.ending_since, self.waits = 0, 0.0, ""
+        self.parked, self.parked_for, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", None, 0.0, 0.0, 0.0, ""
+        self.parkings, self.ending_since, self.rejected, self.rest, self.waits = 0, 0.0, "", (), ""
 
     def is_for(self, uids: Iterable[str]) -> None:
         """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""
@@ -94,7 +110,7 @@ class Known(msgspec.Struct, gc=False):
         self.job_id, self.submission, self.slots = 0, None, []
         self.over = self.lost = False
         self.missing_since = self.incomplete_since = self.started_at = 0.0
-        self.obstacle = self.waits = ""
+        self.obstacle, self.rejected, self.obstacle_since, self.rest, self.waits = "", "", 0.0, (), ""
         for uid in self.unwritten:
             self.written.labels.pop(uid, None)
         self.unwritten = set()

@@ -12,6 +12,7 @@ from fractions import Fraction
 import msgspec
 
 from slinky.bridge.keys import EXTERNAL_NODE, EXTERNAL_NODE_PARTITIONS, SLURM_NODE_NAME, TOPOLOGY
+from slinky.bridge.label_features import features_from
 from slinky.bridge.quantities import QuantityError, quantity
 from slinky.bridge.settings import Settings
 from slinky.kube import Node
@@ -140,7 +141,7 @@ def _features(node: Node, settings: Settings) -> list[str]:
             raise _CannotError(
                 f"{feature!r} (annotation {EXTERNAL_NODE_PARTITIONS}) cannot be a feature in Slurm: letters, digits and _.:/=+- only"
             )
-    return list(features)
+    return list(dict.fromkeys([*features, *features_from(node.metadata.labels, settings.nodes.feature_labels)]))
 
 
 def _topology(node: Node) -> str:

@@ -1,27 +1,29 @@
 """Which pod goes to which node, with which devices.
 
 Comes in: what each task of a job needs, the allocation that Slurm gave the job, node by node in Slurm's order, and the pods, some of which may run there already. Goes out: the job's slots, one a task,
-and one `Placement` a pod. Pure. What must stay true: no node gets more pods than its share of the allocation holds; every device is given to one pod at most; rank 0 is on the first node and neighbours in
-rank are neighbours in place; every node of the allocation is used where there are pods enough; a pod keeps its slot, and one that comes in another's stead takes the slot that is free.
+and one `Placement` a pod. A hetjob has an allocation for each component; its slots are one row all the same, in the order of the ranks that the components were submitted for. Pure. What must stay true: no node gets more pods than its share of the allocation holds; every device is given to one pod at most; rank 0 is on the first node and neighbours in
+rank are neighbours in place; every node of the allocation is used where there are pods enough; a pod keeps its slot, and one that comes in another's stead takes the slot that is free, of its own kind in a hetjob.
 """
 
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from slinky.bridge.task import PerTask
-from slinky.slurm import Allocation, NodeAllocation
+from slinky.slurm import Allocation, Gres, NodeAllocation
 
-__all__ = ["Placement", "PlacementError", "Slot", "assign", "place", "slots_of"]
+__all__ = ["Placement", "PlacementError", "Slot", "assign", "hetjob_slots", "place", "slots_of"]
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """A task's place in the job: its number in the job, its number on its node, and Slurm's indices of its devices by GRES name."""
+    """A task's place in the job: its number in the job, its number on its node, and Slurm's indices of its devices by GRES name. `component` is the number of its component in a hetjob."""
 
     node: str
     rank: int
     local_rank: int
     devices: dict[str, tuple[int, ...]] = {}
+    component: int = 0
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,30 +49,55 @@ def slots_of(tasks: int, task: PerTask, allocation: Allocation) -> list[Slot]:
     found: list[Slot] = []
     for position, node in enumerate(allocation.nodes):
         count = _share(tasks - len(found), room[position:])
-        devices = {name: _indices(node, name) for name in task.gres}
+        devices = {kind: _indices(node, kind) for kind in task.kinds}
         for local in range(count):
-            own = {name: devices[name][local * each : (local + 1) * each] for name, each in task.gres.items()}
+            own: dict[str, tuple[int, ...]] = {}
+            for kind, each in task.kinds.items():
+                name = kind.partition(":")[0]
+                own[name] = own.get(name, ()) + devices[kind][local * each : (local + 1) * each]
             found.append(Slot(node=node.node, rank=len(found), local_rank=local, devices=own))
     return found
 
 
+def hetjob_slots(components: Sequence[tuple[Sequence[int], PerTask, Allocation]]) -> list[Slot]:
+    """The same for a hetjob: of each component the ranks that are its own, what a task of it needs, and its allocation. Where components share a node, local ranks go on from one to the next."""
+    found: list[Slot] = []
+    for number, (ranks, task, allocation) in enumerate(components):
+        own = slots_of(len(ranks), task, allocation)
+        found += [msgspec.structs.replace(slot, rank=rank, component=number) for rank, slot in zip(ranks, own, strict=True)]
+    found.sort(key=lambda slot: slot.rank)
+    on_node: Counter[str] = Counter()
+    for index, slot in enumerate(found):
+        found[index] = msgspec.structs.replace(slot, local_rank=on_node[slot.node])
+        on_node[slot.node] += 1
+    return found
+
+
 def assign(
-    slots: Sequence[Slot], held: Mapping[str, int], starting: Sequence[str], wished: Mapping[str, int] | None = None
+    slots: Sequence[Slot],
+    held: Mapping[str, int],
+    starting: Sequence[str],
+    wished: Mapping[str, int] | None = None,
+    components: Mapping[str, int] | None = None,
 ) -> list[Placement]:
     """Pods that start into the slots that are free: each into the one it wishes for (its index) where that is free, else in order. Those for whom there is none are left out.
 
-    `held` is the rank of each pod that has a slot already, by UID.
+    `held` is the rank of each pod that has a slot already, by UID; `components` is, for a hetjob, the one that each pod that starts is for.
     """
     free = {slot.rank: slot for slot in slots if slot.rank not in set(held.values())}
     placed = [Placement(uid=uid, slot=slots[rank]) for uid, rank in held.items() if 0 <= rank < len(slots)]
+    own = components or {}
     later: list[str] = []
     for uid in starting:
         wish = (wished or {}).get(uid)
-        if wish is not None and wish in free:
+        if wish is not None and wish in free and free[wish].component == own.get(uid, 0):
             placed.append(Placement(uid=uid, slot=free.pop(wish)))
         else:
             later.append(uid)
-    placed += [Placement(uid=uid, slot=slot) for uid, slot in zip(later, free.values(), strict=False)]
+    rest: dict[int, deque[Slot]] = {}
+    for slot in free.values():
+        rest.setdefault(slot.component, deque()).append(slot)
+    placed += [Placement(uid=uid, slot=left.popleft()) for uid in later if (left := rest.get(own.get(uid, 0)))]
     return placed
 
 
@@ -82,8 +109,8 @@ def place(uids: Sequence[str], task: PerTask, allocation: Allocation) -> list[Pl
 def _room(node: NodeAllocation, task: PerTask, most: int) -> int:
     """How many pods this node's share holds. Slurm counts memory by task exactly; CPUs it may round up to whole cores."""
     room = node.memory // task.memory if task.memory else most
-    for name, each in task.gres.items():
-        room = min(room, sum(gres.count for gres in node.gres if gres.name == name) // each)
+    for kind, each in task.kinds.items():
+        room = min(room, sum(gres.count for gres in node.gres if _is(gres, kind)) // each)
     return min(room, most)
 
 
@@ -93,11 +120,17 @@ def _share(remaining: int, room: Sequence[int]) -> int:
     return min(room[0], max(even, remaining - sum(room[1:])))
 
 
-def _indices(node: NodeAllocation, name: str) -> tuple[int, ...]:
+def _is(gres: Gres, kind: str) -> bool:
+    """`gpu` is any of them, `gpu:h100` those of that type (or of none that Slurm tells)."""
+    name, _, type_ = kind.partition(":")
+    return gres.name == name and (not type_ or not gres.type or gres.type == type_)
+
+
+def _indices(node: NodeAllocation, kind: str) -> tuple[int, ...]:
     """`0-1,4` → 0, 1, 4, over all entries of that GRES in their order. Empty where Slurm tells counts only."""
     found: list[int] = []
     for gres in node.gres:
-        if gres.name == name and gres.index:
+        if _is(gres, kind) and gres.index:
             for part in gres.index.split(","):
                 low, _, high = part.partition("-")
                 found.extend(range(int(low), int(high or low) + 1))

@@ -46,7 +46,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """`pods` in rank order. `submit_unknown`: a submit was sent whose outcome is not known; `parked`: no node could ever hold it; `gated`: it may not be submitted now; `broken`: members of a gang that
-    had not begun have been missing for too long: the job is given back until the gang is complete again.
+    had not begun have been missing for too long: the job is given back until the gang is complete again; `rejected`: why Kubernetes does not take its pods on the nodes that Slurm chose: another job is to be
+    submitted without those.
     """
 
     pods: Sequence[PodView]
@@ -57,6 +58,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     parked: bool = False
     gated: bool = False
     broken: bool = False
+    rejected: str = ""
 
 
 class Submit(msgspec.Struct, frozen=True):
@@ -112,6 +114,8 @@ def plan(now: Snapshot) -> list[Action]:
         return [*_releases(now, job_over=False), _end(now, job)]
     if now.broken and not any(pod.state == "bound" for pod in now.pods):
         return [*_back_to_the_start(now, job), EndJob(job.job_id, None, "members of the gang are missing")]
+    if now.rejected and not any(pod.state == "bound" for pod in now.pods):
+        return [*_back_to_the_start(now, job), EndJob(job.job_id, None, now.rejected)]
     if labels := _labels(now, job):
         return [*_releases(now, job_over=False), *labels]
     return [*_releases(now, job_over=False), *_bindings(now, job)]

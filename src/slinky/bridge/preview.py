@@ -26,6 +26,7 @@ from slinky.bridge.groupapis import (
 from slinky.bridge.membership import Membership
 from slinky.bridge.needs import needs_of
 from slinky.bridge.node_rules import preferences_of, rules_of
+from slinky.bridge.policy import Grant, Policy, PolicyError
 from slinky.bridge.quantities import QuantityError
 from slinky.bridge.sbatch import sbatch_line, untold
 from slinky.bridge.settings import Settings
@@ -86,6 +87,7 @@ class _World:
         self._settings = settings
         self._labels = labels
         self._managed = managed
+        self._policy = Policy(settings)
         self._site = site_of(settings, settings.cluster or PREVIEW)
         self._pods: Cache[Pod] = Cache()
         self._jobs: Cache[Job] = Cache()
@@ -114,7 +116,7 @@ class _World:
 
     def _take_root(self, root: Document, made: list[Document]) -> None:
         if root["kind"] in ROOTS:
-            verdict = admit_root(root["metadata"].get("annotations") or {})
+            verdict = admit_root(root, self._settings, grant=self._grant(root["metadata"]["namespace"]))
             if verdict.refusal:
                 self._refuse(root, verdict.refusal)
                 return
@@ -137,7 +139,7 @@ class _World:
         uid, namespace = pod["metadata"]["uid"], pod["metadata"]["namespace"]
         managed = self._settings.manages(namespace, dict(self._labels)) if self._managed is None else self._managed
         msgspec.convert(pod, Pod)
-        verdict = admit_pod(pod, self._settings, managed=True)
+        verdict = admit_pod(pod, self._settings, managed=True, grant=self._grant(namespace))
         self._root_of[uid] = root
         if verdict.refusal:
             self._refuse(pod, verdict.refusal)
@@ -169,6 +171,9 @@ class _World:
         root = self._root_of.get(meta.get("uid", ""), found)
         self._refused.append(Preview(workload=title(found), made_by=title(root) if root is not found else "", refusals=(why,)))
 
+    def _grant(self, namespace: str) -> Grant:
+        return self._policy.grant(namespace, self._labels)
+
     # What comes of it
 
     def workloads(self) -> list[Preview]:
@@ -196,8 +201,9 @@ class _World:
             workload = workload_of(key, pods, self._group(key), membership.job_of(pods[0]))
             if workload is None:
                 return Preview(**told_of, warnings=(*warnings, f"it waits: {key} is not there"))  # type: ignore[arg-type]
+            workload = self._grant(key.namespace).settled(workload)
             jobs = (translate(workload, self._site),)
-        except (AnnotationError, QuantityError) as error:
+        except (AnnotationError, PolicyError, QuantityError) as error:
             return Preview(**told_of, refusals=(str(error),), warnings=tuple(warnings))  # type: ignore[arg-type]
         return _described(workload, jobs, self._site, told_of, warnings)
 

@@ -6,13 +6,14 @@ workers of their own, so that a pod whose job has started never waits behind a t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from slinky.bridge.annotations import AnnotationError
+from slinky.bridge.annotations import UNREADABLE, AnnotationError
 from slinky.bridge.binding import Binder
 from slinky.bridge.executor import EXPECTED, Executor
+from slinky.bridge.hetjobs import components_for
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
@@ -22,7 +23,7 @@ from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodV
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.submitting import LABEL_SECONDS, Submitter, all_of
 from slinky.bridge.telling import Teller
-from slinky.bridge.views import job_id_of, needs_job, pod_view
+from slinky.bridge.views import exit_codes, job_id_of, needs_job, pod_view
 from slinky.bridge.volumes.patience import is_to_be_told, next_look, wait_for, wait_no_more
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, rank_of, workload_of
@@ -74,6 +75,7 @@ class Reconciler:
         self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.known: dict[WorkloadKey, Known] = {}
         self._workload_of_job: dict[int, WorkloadKey] = {}
+        self.checkpoint: Callable[[WorkloadKey, Workload | None, int], None] = lambda *_: None  # told of each look, with the job that runs
 
     # What happens elsewhere
 
@@ -88,12 +90,31 @@ class Reconciler:
                 known.parked_until = 0.0
                 self.queue.add(key)
 
+    def namespace_changed(self, name: str) -> None:
+        """Its labels may grant what was refused, and more at once."""
+        for key, known in self.known.items():
+            if key.namespace == name and known.parked and not known.too_large:
+                known.parked_until = 0.0
+                self.queue.add(key)
+        self._add(self._window.next())
+
     def own_job(self, job_id: int, key: WorkloadKey) -> None:
         self._workload_of_job[job_id] = key
         self._poller.follow(job_id)
 
     def _hurry(self, key: WorkloadKey) -> None:
         self.queue.add(key, priority=STARTED)
+
+    def waiting(self) -> Iterable[tuple[WorkloadKey, Known]]:
+        """Those whose job has not started, or that have none for want of a node."""
+        return ((key, known) for key, known in self.known.items() if (known.job_id and not known.started_at) or known.too_large)
+
+    def lookup(self, key: WorkloadKey) -> tuple[Workload, Known] | None:
+        """As it would be submitted now."""
+        known = self.known.get(key)
+        said = self._workload(key, self._pods(key), known) if known is not None else None
+        workload = self._submitter.settled(said) if said is not None else None
+        return (workload, known) if workload is not None and known is not None else None
 
     # One workload
 
@@ -112,7 +133,7 @@ class Reconciler:
             self._forget(key, known)
             return
         wished = workload.wished_ranks if workload else {}
-        placements = await self.binder.placements(key, views, job, known, wished)
+        placements = await self.binder.placements(key, views, job, known, wished, self._components(workload, job, known))
         await self._submitter.label_the_rest(pods, known)
         now = self._snapshot(pods, views, workload, job, known)
         actions = plan(msgspec.structs.replace(now, placements=placements))
@@ -123,9 +144,16 @@ class Reconciler:
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, _phase(now, self._window.is_waiting(key)), len(pods))
         self._teller.look(key, now, pods)
+        self.checkpoint(key, workload, job.job_id if job is not None and job.state == "running" else 0)
         if is_to_be_told(known, asyncio.get_running_loop().time()):
             self._teller.waits([pod for pod in pods if not pod.spec.node_name], known.waits)
         self._look_again(key, known)
+
+    def _components(self, workload: Workload | None, job: JobView | None, known: Known) -> Mapping[str, int]:
+        """Of a hetjob that runs, the one that each pod is for."""
+        if workload is None or job is None or job.state != "running" or known.submission is None:
+            return {}
+        return components_for(workload, self._executor.site, known.submission)
 
     async def submit(self, key: WorkloadKey) -> None:
         """Of the submit workers: the workload as it is now, if it is still to be submitted."""
@@ -192,15 +220,19 @@ class Reconciler:
         if given_back:
             self._drop_job(known)
         if bindings:
-            await self.binder.bind(key, bindings, pods, known)
+            refused = await self.binder.bind(key, bindings, pods, known)
+            began = any(pod.state == "bound" for pod in now.pods)
+            if refused and not began and await self._submitter.reject(key, known, refused, list(pods.values())):
+                self._hurry(key)
 
     async def _end(self, job_id: int, exit_code: int | None, why: str, now: Snapshot, known: Known) -> None:
         known.ending_since = known.ending_since or asyncio.get_running_loop().time()
         running = now.job is not None and now.job.state == "running"
-        await self._executor.end_job(job_id, exit_code, why, running=running)
+        components = exit_codes(now.pods, known.submission) if known.submission else {}
+        await self._executor.end_job(job_id, exit_code, why, running=running, components=components)
         known.over, known.why = True, f"Slurm job {job_id} was ended: {why}"
         self._metrics.ended(known)
-        self._poller.forget([job_id])
+        self._poller.forget(known.job_ids)
         self._poller.look_soon()
 
     async def _release(self, pod: Pod, known: Known) -> None:
@@ -227,10 +259,13 @@ class Reconciler:
     def _workload(self, key: WorkloadKey, pods: Sequence[Pod], known: Known) -> Workload | None:
         job = self._membership.job_of(pods[0]) if pods else None
         try:
-            return workload_of(key, pods, self._groups(key), job)
+            workload = workload_of(key, pods, self._groups(key), job)
         except AnnotationError as error:
-            self._submitter.park(key, known, pods, str(error))
+            self._submitter.park(key, known, pods, str(error), said=UNREADABLE)
             return None
+        if workload is not None and known.parked_for is not None and workload.settings != known.parked_for:
+            known.parked, known.parked_for, known.parked_until = "", None, 0.0  # it says something else now
+        return workload
 
     async def _job(self, key: WorkloadKey, pods: Sequence[PodView], known: Known) -> JobView | None:
         """The workload's job: the one this process submitted or adopted, else the one that its pods' labels name."""
@@ -241,6 +276,12 @@ class Reconciler:
         view = await self._jobs.view(key, known)
         if view is None:
             return None
+        if known.submission and known.submission.components and view.state not in ("over", "lost"):
+            for job_id in known.job_ids:
+                self.own_job(job_id, key)
+        if known.rest:
+            await self._executor.end_rest(known.rest, view.why)
+            known.rest = ()
         if view.state in ("over", "lost") and view.job_id not in labels and pods:
             self._drop_job(known)  # nobody is left of those it was for: what waits now is for another job
             return None
@@ -262,6 +303,7 @@ class Reconciler:
             parked=known.parked_until > now,
             gated=workload is None or any(pod.spec.scheduling_gates for pod in pods) or self._is_held(workload.key, pods, job, known),
             broken=_is_broken(views, size, job, known, now),
+            rejected=known.rejected,
         )
 
     def _is_held(self, key: WorkloadKey, pods: Sequence[Pod], job: JobView | None, known: Known) -> bool:
@@ -290,8 +332,9 @@ class Reconciler:
             self.queue.add_after(key, max(min(due) - now, 0.0) + 0.05)
 
     def _drop_job(self, known: Known) -> None:
-        self._poller.forget([known.job_id])
-        self._workload_of_job.pop(known.job_id, None)
+        self._poller.forget(known.job_ids)
+        for job_id in known.job_ids:
+            self._workload_of_job.pop(job_id, None)
         known.drop_job()
 
     def _forget(self, key: WorkloadKey, known: Known) -> None:
@@ -299,11 +342,13 @@ class Reconciler:
         self._metrics.forget(known)
         self.known.pop(key, None)
         self._teller.forget(key)
+        self.checkpoint(key, None, 0)
         self._add(self._window.leave(key))
 
     def _add(self, keys: Sequence[WorkloadKey]) -> None:
+        """Whose turn it is in the window: before those who would only be told to wait, be they 100,000 of one namespace."""
         for key in keys:
-            self.queue.add(key)
+            self._hurry(key)
 
 
 def _views(pods: Sequence[Pod], known: Known) -> list[PodView]:

@@ -3,16 +3,21 @@
 Every option's help stands where the option is defined; the reference in the docs is made from it. A key that is not known is refused by its name: a typing mistake must not become a default.
 """
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
 
+from slinky.bridge.policy_settings import PolicySettings, PriorityClass, mistakes
+from slinky.bridge.sections import Help, Section
 from slinky.kube.objects import LabelSelector
 
 __all__ = [
     "AdmissionSettings",
+    "GangSettings",
     "Help",
     "LeaderSettings",
     "NodeSettings",
@@ -23,19 +28,19 @@ __all__ = [
     "VolumeSettings",
     "Windows",
     "load_settings",
+    "matches",
 ]
+
+
+_GRES = re.compile(r"[A-Za-z][\w.-]*(:(?!\d+$)[\w.-]+)?")  # a type of digits only would be read as a number of them
 
 
 class SettingsError(Exception):
     """The configuration file cannot be used; the message names the file, the key and what would be right."""
 
 
-def Help(text: str) -> msgspec.Meta:  # noqa: N802
-    return msgspec.Meta(description=text)
-
-
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Keys in the file are camelCase, as in the original's."""
+class _Section(Section, msgspec.Struct, frozen=True):
+    """One of this file's; that lists may be defaults here is a Struct's doing."""
 
 
 class Windows(_Section, frozen=True):
@@ -45,6 +50,17 @@ class Windows(_Section, frozen=True):
         int, Help("Pending jobs a namespace may have in Slurm; the rest waits in the bridge, and moves up as jobs start.")
     ] = 1000
     total: Annotated[int, Help("Pending jobs of all namespaces together.")] = 10000
+
+
+class GangSettings(_Section, frozen=True):
+    """Pods that start together."""
+
+    hetjobs: Annotated[
+        Literal["auto", "never"],
+        Help(
+            "A gang whose pods differ is a hetjob where Slurm has them for external jobs (26.05.3 and later), else one job with the largest needs for all; `never`: always the latter."
+        ),
+    ] = "auto"
 
 
 class SlurmSettings(_Section, frozen=True):
@@ -80,6 +96,12 @@ class NodeSettings(_Section, frozen=True):
             "Features of nodes whose annotation `scheduler.slinky.slurm.net/external-node-partitions` names none; the default partition's name where this is empty."
         ),
     ] = []
+    feature_labels: Annotated[
+        dict[str, str],
+        Help(
+            "Node label → prefix: nodes get the feature `PREFIX=VALUE`, and what pods ask of that label is told to Slurm as a constraint instead of a list of nodes to leave out."
+        ),
+    ] = {}
     reserved_cpus: Annotated[int, Help("CPUs of each node's allocatable that are kept from Slurm, for DaemonSets.")] = 0
     reserved_memory_mib: Annotated[int, Help("The same for memory, in MiB.")] = 0
     settle_seconds: Annotated[
@@ -167,10 +189,22 @@ class Settings(_Section, frozen=True):
     task_environment: Annotated[bool, Help("Give containers SLURM_JOB_ID, SLURM_PROCID and the rest of a Slurm task's environment.")] = True
     default_cpus: Annotated[int, Help("CPUs of a pod that asks for none.")] = 1
     default_memory_mib: Annotated[int, Help("Memory, in MiB, of a pod that asks for none: to Slurm, none means all.")] = 256
-    gres: Annotated[dict[str, str], Help("Kubernetes resource → GRES, with a type where wanted (`gpu:h100`).")] = msgspec.field(
-        default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
-    )
+    gres: Annotated[
+        dict[str, str],
+        Help(
+            "Kubernetes resource → GRES, with a type where wanted: `nvidia.com/gpu: gpu:h100`, `nvidia.com/mig-1g.10gb: mig:1g.10gb`, `rdma/hca: hca`. Every GRES must be in GresTypes of slurm.conf. What is not named here, Slurm does not count; Kubernetes does."
+        ),
+    ] = msgspec.field(default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"})
+    checkpoint_signals: Annotated[
+        bool,
+        Help(
+            "Deliver the signal of annotation `signal` to containers before their job ends, by a command in the container: needs the right to pods/exec. Where it is off, such pods get an Event instead."
+        ),
+    ] = True
     windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
+    gangs: Annotated[GangSettings, Help("Pods that start together.")] = GangSettings()
+    policy: Annotated[PolicySettings, Help("What namespaces may say about their jobs.")] = PolicySettings()
+    priority_classes: Annotated[tuple[PriorityClass, ...], Help("What PriorityClasses mean to Slurm.")] = ()
     slurm: Annotated[SlurmSettings, Help("How slurmrestd is reached.")] = SlurmSettings()
     nodes: Annotated[NodeSettings, Help("Nodes that Slurm gets to know.")] = NodeSettings()
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
@@ -185,7 +219,7 @@ class Settings(_Section, frozen=True):
     def manages(self, namespace: str, labels: dict[str, str]) -> bool:
         """Does Slurm schedule the pods of this namespace?"""
         if self.managed_namespace_selector is not None:
-            return _matches(self.managed_namespace_selector, labels)
+            return matches(self.managed_namespace_selector, labels)
         return namespace in self.managed_namespaces
 
 
@@ -222,6 +256,15 @@ def _checked(settings: Settings, path: Path) -> Settings:
             raise SettingsError(f"{path}: {name} is {number}; it must be 1 or more, as none means all to Slurm")
     if settings.windows.namespace < 1 or settings.windows.total < 1:
         raise SettingsError(f"{path}: windows.namespace and windows.total must be 1 or more, or nothing would ever be submitted")
+    for resource, gres in settings.gres.items():
+        if resource in ("cpu", "memory"):
+            raise SettingsError(f"{path}: gres.{resource}: Slurm counts {resource} by itself; only other resources can stand for a GRES")
+        if not _GRES.fullmatch(gres):
+            raise SettingsError(
+                f"{path}: gres.{resource} is {gres!r}; it must be a GRES as Slurm names it, such as gpu, gpu:h100 or mig:1g.10gb"
+            )
+    if wrong := next(mistakes(settings.policy, settings.priority_classes), None):
+        raise SettingsError(f"{path}: {wrong}")
     if settings.volumes.bind_seconds <= 0:
         raise SettingsError(
             f"{path}: volumes.bindSeconds is {settings.volumes.bind_seconds:g}; it must be more than 0, or no volume could ever be bound"
@@ -243,7 +286,8 @@ def _in_words(error: str) -> str:
     return f"{where}: {problem}" if where else problem
 
 
-def _matches(selector: LabelSelector, labels: dict[str, str]) -> bool:
+def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Does the selector mean an object with these labels?"""
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
     for wanted in selector.match_expressions:

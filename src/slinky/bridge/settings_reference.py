@@ -57,16 +57,25 @@ def _section(name: str, kind: type[msgspec.Struct]) -> Iterator[str]:
     yield ""
     if name:
         yield from (_sentence(kind), "")
-    yield from ("| Key | Type | Default | |", "|---|---|---|---|")
+    rows: list[str] = []
     sections: dict[str, type[msgspec.Struct]] = {}
+    inherited = {
+        field.name for field in msgspec.structs.fields(kind.__bases__[0])
+    }  # of a section that is made from another, only what it adds
     for field in msgspec.structs.fields(kind):
         said, help_text = _said(field.type)
         place = f"{name}.{field.encode_name}" if name else field.encode_name
+        if field.name in inherited:
+            continue
         if isinstance(said, type) and issubclass(said, msgspec.Struct) and said is not LabelSelector:
             sections[place] = said
             continue
-        yield f"| `{place}` | {_words(said)} | {_default(field)} | {_cell(help_text)} |"
-    yield ""
+        if typing.get_origin(said) is tuple and issubclass(each := typing.get_args(said)[0], msgspec.Struct):
+            sections[f"{place}[]"] = each
+            continue
+        rows.append(f"| `{place}` | {_words(said)} | {_default(field)} | {_cell(help_text)} |")
+    if rows:
+        yield from ("| Key | Type | Default | |", "|---|---|---|---|", *rows, "")
     for place, section in sections.items():
         yield from _section(place, section)
 
@@ -86,9 +95,11 @@ def _said(annotation: Any) -> tuple[Any, str]:
 def _words(kind: Any) -> str:
     if kind in WORDS:
         return WORDS[kind]
-    arguments = [_words(argument) for argument in typing.get_args(kind) if argument is not type(None)]
+    if typing.get_origin(kind) is typing.Literal:
+        return " or ".join(f"`{word}`" for word in typing.get_args(kind))
+    arguments = [_words(argument) for argument in typing.get_args(kind) if argument not in (type(None), ...)]
     origin = typing.get_origin(kind)
-    if origin is list:
+    if origin in (list, tuple):
         return f"list of {arguments[0]}"
     if origin is dict:
         return f"{arguments[0]} → {arguments[1]}"
@@ -99,7 +110,7 @@ def _words(kind: Any) -> str:
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
     value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
-    if value is None or value in ("", [], {}):
+    if value is None or value in ("", [], {}, ()):
         return ""
     if isinstance(value, str):
         return f"`{value}`"

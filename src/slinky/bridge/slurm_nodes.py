@@ -6,12 +6,12 @@ was read after the question.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from slinky.bridge.capacity import NodeRoom, room_of, shortfall
 from slinky.kube import Backoff
-from slinky.slurm import JobDescription, Node, SlurmClient, SlurmError
+from slinky.slurm import JobDescription, Node, SlurmClient, SlurmError, expand
 
 __all__ = ["FRESH_SECONDS", "Shortfall", "SlurmNodes"]
 
@@ -45,6 +45,7 @@ class SlurmNodes:
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
         self._told = True
+        self._outdated = False
         self.on_room: Callable[[], None] = lambda: None
 
     async def shortfall(self, job: JobDescription) -> Shortfall:
@@ -57,6 +58,26 @@ class SlurmNodes:
         if missing:
             self._refused_at = asked
         return Shortfall(missing, self._read_at >= asked)
+
+    async def rooms_of(self, partition: str) -> Mapping[str, NodeRoom]:
+        """All nodes that are known, by name. They are read where none of that partition is known, or what was read is known to be old. Raises SlurmError."""
+        partitions = set(partition.split(",")) if partition else set()
+        known = not partitions or any(not partitions.isdisjoint(room.partitions) for room in self._rooms.values())
+        if not self._rooms or not known or self._outdated:
+            await self._read(asyncio.get_running_loop().time())
+        return self._rooms
+
+    def outdate(self) -> None:
+        """Something tells that Slurm has other nodes now, or will have in a moment."""
+        self._outdated = True
+
+    async def unknown(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of them that are no nodes of Slurm's, by a list that is not old."""
+        asked = asyncio.get_running_loop().time()
+        wanted = frozenset(names)
+        if asked - self._read_at > LOOK_SECONDS or wanted - self._rooms.keys():
+            await self._read(asked)
+        return wanted - self._rooms.keys()
 
     async def run(self) -> None:
         """For ever: while somebody was told no, look whether nodes have come. While nobody was, nothing is asked: a thousand nodes are three megabytes."""
@@ -79,16 +100,21 @@ class SlurmNodes:
             if asked - self._read_at > FRESH_SECONDS:
                 began = asyncio.get_running_loop().time()
                 self._keep(await self._slurm.nodes.all())
+                self._outdated = False
                 self._read_at = began  # only now: an attempt that failed is no answer to those who wait
 
     def _judge(self, job: JobDescription) -> str:
         asked = (job.partition, job.tasks, job.cpus_per_task, job.memory_per_cpu, job.memory_per_node, job.tres_per_task, job.tres_per_node)
-        shape = (*asked, job.maximum_nodes)
+        shape = (*asked, job.maximum_nodes, *(job.excluded_nodes or ()))
         if shape not in self._judged:
             if len(self._judged) >= MOST_JUDGED:
                 self._judged.clear()
-            self._judged[shape] = shortfall(job, self._rooms.values())
+            self._judged[shape] = shortfall(job, self._allowed(job))
         return self._judged[shape]
+
+    def _allowed(self, job: JobDescription) -> Iterable[NodeRoom]:
+        excluded = {name for words in job.excluded_nodes or () for name in expand(words)}
+        return self._rooms.values() if not excluded else [room for name, room in self._rooms.items() if name not in excluded]
 
     def _keep(self, nodes: Iterable[Node]) -> None:
         found = {node.name: node for node in nodes}

@@ -41,12 +41,13 @@ MEANINGS = {
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """`holds`: its job has started, and it is or is being bound. `scheduled` is the reason for `PodScheduled=False`."""
+    """`holds`: its job has started, and it is or is being bound. `scheduled` is the reason for `PodScheduled=False`. `lasting`: nothing but a step of its own changes it, so that nobody need look again until then."""
 
     reason: str
     message: str
     holds: bool = False
     scheduled: str = "WaitingForSlurm"
+    lasting: bool = False
 
 
 def standing_of(job: Job, now: dt.datetime) -> Standing:

@@ -1,4 +1,7 @@
-"""A job that was submitted, as far as it must be remembered to place and describe its pods: from what we sent, or, after a restart, from what Slurm says. Pure."""
+"""A job that was submitted, as far as it must be remembered to place and describe its pods: from what we sent, or, after a restart, from what Slurm says. Pure.
+
+A hetjob counts as one job: the id is its leader's, and each pod has a rank in the whole. Its components have ids of their own, which nobody but the bridge has to know.
+"""
 
 import itertools
 from collections import Counter
@@ -8,14 +11,25 @@ import msgspec
 
 from slinky.bridge.admission import TASK_ENVIRONMENT
 from slinky.bridge.keys import DEVICES, SLURM_NODE, TASK
+from slinky.bridge.marker import read_comment
 from slinky.bridge.placement import Slot
 from slinky.bridge.task import PerTask, per_task
 from slinky.slurm import Job, JobDescription, compress, expand
 
-__all__ = ["Submission", "submission_of", "task_annotations"]
+__all__ = ["Component", "Submission", "hetjob_of", "submission_from", "submission_of", "task_annotations"]
+
+
+class Component(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Of a hetjob: what Slurm has as a job of its own, for the pods of these ranks."""
+
+    job_id: int
+    ranks: tuple[int, ...]
+    task: PerTask
 
 
 class Submission(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """`tasks` are those of the whole job. `components` are a hetjob's, the leader's first; any other job has none, and its tasks are all as `task`."""
+
     job_id: int
     name: str = ""
     partition: str = ""
@@ -23,6 +37,15 @@ class Submission(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     qos: str = ""
     tasks: int = 1
     task: PerTask = PerTask()
+    components: tuple[Component, ...] = ()
+
+    @property
+    def job_ids(self) -> tuple[int, ...]:
+        """All of Slurm's jobs that it is, the one that it is known by first."""
+        return tuple(component.job_id for component in self.components) or (self.job_id,)
+
+    def task_in(self, slot: Slot) -> PerTask:
+        return self.components[slot.component].task if self.components else self.task
 
 
 def submission_of(job_id: int, job: JobDescription | Job) -> Submission:
@@ -35,6 +58,25 @@ def submission_of(job_id: int, job: JobDescription | Job) -> Submission:
         tasks=job.tasks if isinstance(job.tasks, int) and job.tasks else 1,
         task=per_task(job),
     )
+
+
+def submission_from(jobs: Sequence[Job], cluster: str) -> Submission:
+    """Of a job as Slurm has it, or of the parts of a hetjob, its leader first."""
+    each = [submission_of(job.job_id, job) for job in jobs]
+    if len(each) == 1:
+        return each[0]
+    markings = [read_comment(job.admin_comment, cluster) for job in jobs]
+    return hetjob_of(each, [marking.ranks if marking else () for marking in markings])
+
+
+def hetjob_of(each: Sequence[Submission], ranks: Sequence[Sequence[int]]) -> Submission:
+    """Of its components, the leader first, with the ranks that each was submitted for. Ranks that cannot be, as somebody changed what we wrote, are dealt out anew, component by component."""
+    tasks = sum(part.tasks for part in each)
+    if [len(own) for own in ranks] != [part.tasks for part in each] or sorted(itertools.chain(*ranks)) != list(range(tasks)):
+        starts = itertools.accumulate((part.tasks for part in each), initial=0)
+        ranks = [range(start, start + part.tasks) for part, start in zip(each, starts, strict=False)]
+    components = tuple(Component(job_id=part.job_id, ranks=tuple(own), task=part.task) for part, own in zip(each, ranks, strict=True))
+    return msgspec.structs.replace(each[0], tasks=tasks, components=components)
 
 
 def task_annotations(job: Submission, slot: Slot, slots: Sequence[Slot]) -> dict[str, str]:
@@ -50,20 +92,26 @@ def task_annotations(job: Submission, slot: Slot, slots: Sequence[Slot]) -> dict
         "nodelist": _hostlist(nodes),
         "nodename": slot.node,
         "tasks-per-node": _repeated(list(on_node.values())),
-        "cpus-per-task": job.task.cpus,
-        "cpus-on-node": job.task.cpus * on_node[slot.node],
+        "cpus-per-task": job.task_in(slot).cpus,
+        "cpus-on-node": _cpus_on(slot.node, job, slots) if job.components else job.task.cpus * on_node[slot.node],
         "job-name": job.name,
         "partition": job.partition,
         "account": job.account,
         "qos": job.qos,
         "gpus": ",".join(str(index) for index in slot.devices.get("gpu", ())),
     }
+    if job.components:
+        values |= {"het-size": len(job.components), "het-group": slot.component}
     assert set(TASK_ENVIRONMENT.values()) <= set(values)
     found = {TASK + key: str(value) for key, value in values.items() if value != ""}  # what is not there is an empty variable too
     found[SLURM_NODE] = slot.node
     if slot.devices:
         found[DEVICES] = msgspec.json.encode(slot.devices).decode()
     return found
+
+
+def _cpus_on(node: str, job: Submission, slots: Sequence[Slot]) -> int:
+    return sum(job.task_in(slot).cpus for slot in slots if slot.node == node)
 
 
 def _hostlist(nodes: list[str]) -> str:

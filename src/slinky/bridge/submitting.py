@@ -1,4 +1,4 @@
-"""A workload into Slurm's queue: judged, and submitted; or parked, with the reason. And the label that ties its pods to the job.
+"""A workload into Slurm's queue: judged by the site's policy and by what nodes there are, and submitted; or parked, with the reason. And the label that ties its pods to the job.
 
 Comes in: a workload that is complete and has no job. Goes out: its job in Slurm, or a reason why not and when to try again. What must stay true: what Slurm refuses, or no node could hold, is told to its owner and tried again, never lost
 and never hammered.
@@ -6,17 +6,25 @@ and never hammered.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+import msgspec
+
+from slinky.bridge.annotations import JobSettings
+from slinky.bridge.directions import Directions
 from slinky.bridge.executor import Executor
+from slinky.bridge.keeping import depends_on_pods
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.policy import Grant, PolicyError
 from slinky.bridge.poller import JobPoller
-from slinky.bridge.slurm_nodes import FRESH_SECONDS, SlurmNodes
+from slinky.bridge.slurm_nodes import FITS, FRESH_SECONDS, Shortfall, SlurmNodes
 from slinky.bridge.telling import Teller
+from slinky.bridge.translate import components, members, one_for_all
+from slinky.bridge.whereabouts import EVERYWHERE, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Backoff, Pod
-from slinky.slurm import AuthenticationError, RefusedError, SlurmError
+from slinky.slurm import AuthenticationError, JobDescription, NotFoundError, RefusedError, SlurmError
 
 __all__ = ["LABEL_SECONDS", "Submitter", "all_of"]
 
@@ -24,40 +32,141 @@ log = logging.getLogger(__name__)
 
 PARKED = Backoff(first=60.0, most=600.0)
 LABEL_SECONDS = 5.0
+MOST_REQUEUES = 5
+AVOIDED_SECONDS = 600.0
+INVALID_NODE_NAME, INVALID_FEATURE = 2018, 2029
 
 
 class Submitter:
-    def __init__(self, executor: Executor, slurm_nodes: SlurmNodes, poller: JobPoller, teller: Teller, metrics: BridgeMetrics) -> None:
+    """`grants(namespace)` tells what a namespace may; None where that is not known yet."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        slurm_nodes: SlurmNodes,
+        directions: Directions,
+        poller: JobPoller,
+        teller: Teller,
+        metrics: BridgeMetrics,
+        grants: Callable[[str], Grant | None],
+    ) -> None:
         self._executor = executor
+        self._directions = directions
         self._slurm_nodes = slurm_nodes
         self._poller = poller
         self._teller = teller
         self._metrics = metrics
+        self._grants = grants
 
     async def submit(self, workload: Workload, known: Known) -> bool:
         """Whether it has a job now; if not, it is parked."""
-        missing, sure = await self._slurm_nodes.shortfall(self._executor.describe(workload))
+        said = workload.settings
+        settled = self._settled(workload, known)
+        if settled is None:
+            return False
+        workload = await self._on_known_nodes(settled)
+        site = await self._executor.site_for(workload)
+        jobs = components(workload, site)
+        whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
+        known.depends_on_pods = any(map(depends_on_pods, workload.pods))
+        if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
+            self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)
+            return False
+        missing, sure = await self._shortfall(put_on_all(jobs, whereabouts))
         if missing and not sure:
             known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
             return False
         if missing:
-            self.park(workload.key, known, workload.pods, missing, too_large=True)
+            self.park(workload.key, known, workload.pods, missing, too_large=True, said=said)
             return False
         try:
-            submission = await self._executor.submit(workload)
+            submission = await self._executor.submit(workload, whereabouts)
         except SlurmError as error:
+            if any(found != EVERYWHERE for found in whereabouts) and error.number in (INVALID_NODE_NAME, INVALID_FEATURE):
+                self._slurm_nodes.outdate()  # a node that was to be left out is gone, or the last one with a feature
+                known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
+                return False
             # Not to be believed is nothing that is wrong with this job.
             if isinstance(error, RefusedError) and not isinstance(error, AuthenticationError):
-                self.park(workload.key, known, workload.pods, f"Slurm refuses the job: {error.description or error}")
+                self.park(workload.key, known, workload.pods, f"Slurm refuses the job: {error.description or error}", said=said)
                 return False
             if not error.outcome_known:
                 known.unsettled = workload
             raise
         known.take(submission, self._poller.epoch)
+        known.where = whereabouts
         known.is_for(workload.uids)
         known.submitted_at = asyncio.get_running_loop().time()
+        if not submission.components and (why := one_for_all(workload, await self._executor.site_for(workload))):
+            self._teller.one_for_all(workload.pods[:1], why)
         self._metrics.submitted(workload.pods)
+        if known.priority:
+            await self._catch_up(workload.key, known)
         return True
+
+    async def reject(self, key: WorkloadKey, known: Known, refused: Mapping[str, str], pods: Sequence[Pod]) -> bool:
+        """Kubernetes does not take the pods on nodes that Slurm chose: whether the job is to be given back, for another without those nodes. A limited number of times; after that it waits with what it has."""
+        why = "; ".join(refused.values())
+        if known.requeues >= MOST_REQUEUES:
+            return False
+        try:
+            priority = (await self._executor.record(known.job_id)).priority
+        except NotFoundError:
+            return False  # it is over, as will be seen
+        known.priority = priority if isinstance(priority, int) else 0
+        known.requeues += 1
+        known.avoided |= dict.fromkeys(refused, asyncio.get_running_loop().time() + AVOIDED_SECONDS)
+        known.rejected = why
+        log.warning("%s: job %d is given back, and queued again without %s: %s", key, known.job_id, ", ".join(refused), why)
+        self._teller.requeued(pods, why)
+        return True
+
+    async def _catch_up(self, key: WorkloadKey, known: Known) -> None:
+        try:
+            await self._executor.catch_up(known.job_id, known.priority)
+        except SlurmError as error:
+            log.warning("%s: job %d could not be given the priority of the one before it: %s", key, known.job_id, error)
+        known.priority = 0
+
+    async def _shortfall(self, jobs: Sequence[JobDescription]) -> Shortfall:
+        """Of a hetjob each component must fit."""
+        found = FITS
+        for job in jobs:
+            found = await self._slurm_nodes.shortfall(job)
+            if found.missing:
+                break
+        return found
+
+    def settled(self, workload: Workload) -> Workload | None:
+        """As the policy of its namespace has it; None where it has something against it (any more), or is not known yet."""
+        grant = self._grants(workload.namespace)
+        try:
+            return grant.settled(workload) if grant is not None else None
+        except PolicyError:
+            return None
+
+    def _settled(self, workload: Workload, known: Known) -> Workload | None:
+        """As the policy of its namespace has it; None where it is parked."""
+        grant = self._grants(workload.namespace)
+        if grant is None:
+            known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
+            return None
+        try:
+            return grant.settled(workload)
+        except PolicyError as error:
+            self.park(workload.key, known, workload.pods, str(error), said=workload.settings)
+            return None
+
+    async def _on_known_nodes(self, workload: Workload) -> Workload:
+        """Nodes to be left out that Slurm does not know are not named to it: it would refuse the job."""
+        if not workload.settings.exclude:
+            return workload
+        unknown = await self._slurm_nodes.unknown(workload.settings.exclude)
+        if not unknown:
+            return workload
+        self._teller.unknown_nodes(workload.pods, unknown)
+        rest = tuple(name for name in workload.settings.exclude if name not in unknown)
+        return msgspec.structs.replace(workload, settings=msgspec.structs.replace(workload.settings, exclude=rest))
 
     async def settle(self, workload: Workload, known: Known) -> bool:
         """Whether a submit whose answer was lost made a job, which it has then, whatever became of its pods meanwhile."""
@@ -84,11 +193,14 @@ class Submitter:
         known.written.labels[pod.metadata.uid] = job_id
         known.unwritten.discard(pod.metadata.uid)
 
-    def park(self, key: WorkloadKey, known: Known, pods: Sequence[Pod], why: str, *, too_large: bool = False) -> None:
+    def park(
+        self, key: WorkloadKey, known: Known, pods: Sequence[Pod], why: str, *, too_large: bool = False, said: JobSettings | None = None
+    ) -> None:
+        """For a while, or until something else is `said`."""
         if why != known.parked:
             log.warning("%s is parked: %s", key, why)
             self._teller.parked(pods, why)
-        known.parked, known.too_large = why, too_large
+        known.parked, known.too_large, known.parked_for = why, too_large, said
         known.parkings += 1
         known.parked_until = asyncio.get_running_loop().time() + PARKED.seconds(known.parkings)
 

@@ -20,6 +20,11 @@ class PerTask(msgspec.Struct, frozen=True, kw_only=True):
     typed_gres: dict[str, int] = {}
     node_gres: dict[str, int] = {}
 
+    @property
+    def kinds(self) -> dict[str, int]:
+        """What is to be given to it: `gpu`, or `gpu:h100` where a type was asked for."""
+        return self.typed_gres or self.gres
+
 
 def per_task(job: JobDescription | Job) -> PerTask:
     cpus = job.cpus_per_task if isinstance(job.cpus_per_task, int) and job.cpus_per_task else 1

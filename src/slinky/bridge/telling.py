@@ -1,15 +1,15 @@
 """Telling users: conditions on pods that wait, and Events for what happens to them.
 
 Comes in: each look of the reconciler at a workload, and what it did. Goes out: writes of status, few: a pod that is bound within the first seconds gets none; one that waits is looked at every half minute, and
-written only when there is something new; all together at a limited rate. What must stay true: nothing of the way of a pod ever waits for this.
+written only when there is something new; one that waits for its turn in the bridge itself is told so once; all together at a limited rate. What must stay true: nothing of the way of a pod ever waits for this.
 """
 
 import asyncio
 import datetime as dt
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from slinky.bridge.keys import CONDITION
+from slinky.bridge.keys import CONDITION, SETTINGS
 from slinky.bridge.plan import Snapshot
 from slinky.bridge.settings import StatusSettings
 from slinky.bridge.standing import Standing, conditions_for, standing_of
@@ -17,7 +17,7 @@ from slinky.bridge.submission import Submission
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import PODS, Client, ConflictError, EventRecorder, InvalidError, NotFoundError, PatchKind, Pod, WorkQueue, reference
 from slinky.slurm import NotFoundError as NoSuchJobError
-from slinky.slurm import SlurmClient, SlurmError
+from slinky.slurm import SlurmClient, SlurmError, compress
 
 __all__ = ["Teller"]
 
@@ -40,6 +40,7 @@ class Teller:
         self._settings = settings
         self._may_act = may_act
         self._waiting: set[WorkloadKey] = set()
+        self._resting: set[WorkloadKey] = set()  # of those, what was told lasts until their next step
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, expected=(SlurmError,))
         self.standings: Standings = lambda _: ([], None)
 
@@ -49,13 +50,17 @@ class Teller:
         if waits and key not in self._waiting:
             self._waiting.add(key)
             self.queue.add_after(key, FIRST_LOOK)
+        elif waits and key in self._resting and (now.job is not None or now.parked):
+            self._resting.discard(key)
+            self.queue.add_after(key, FIRST_LOOK)
         elif not waits and key in self._waiting:
-            self._waiting.discard(key)
+            self.forget(key)
             if any(pod.condition(CONDITION) for pod in pods):
                 self.queue.add(key)  # what they say is no longer so
 
     def forget(self, key: WorkloadKey) -> None:
         self._waiting.discard(key)
+        self._resting.discard(key)
 
     async def run(self) -> None:
         """For ever."""
@@ -73,7 +78,10 @@ class Teller:
             for pod in pods:
                 await self._write(pod, said)
         if key in self._waiting:
-            self.queue.add_after(key, self._settings.seconds)
+            if isinstance(said, Standing) and said.lasting:
+                self._resting.add(key)
+            else:
+                self.queue.add_after(key, self._settings.seconds)
         if asks:
             await asyncio.sleep(1 / self._settings.rate)
 
@@ -97,8 +105,23 @@ class Teller:
     def parked(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "Parked", why, warning=True)
 
+    def one_for_all(self, pods: Sequence[Pod], why: str) -> None:
+        self._event(pods, "LargestForAll", f"the pods differ and are one Slurm job with the largest needs for all: {why}", warning=True)
+
+    def unknown_nodes(self, pods: Sequence[Pod], names: Iterable[str]) -> None:
+        listed = compress(sorted(names))
+        self._event(
+            pods[:1],
+            "UnknownNodes",
+            f"annotation {SETTINGS}exclude names {listed[:200]}, which Slurm does not know: left out",
+            warning=True,
+        )
+
     def held(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "NodeNotFree", f"not bound yet: {why}", warning=True)
+
+    def requeued(self, pods: Sequence[Pod], why: str) -> None:
+        self._event(pods, "Requeued", f"queued again in Slurm without the nodes that were refused: {why}", warning=True)
 
     def waits(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "WaitingForVolumes", why, warning=True)

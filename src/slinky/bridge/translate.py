@@ -4,11 +4,12 @@ Comes in: a workload and what the site has decided. Goes out: a `JobDescription`
 without a cluster. What must stay true: what Slurm sets aside is never less than what Kubernetes will count; nothing is ever rounded to zero, which Slurm reads as "all".
 
 One pod is one task. A gang is one job of as many tasks as it has pods, several to a node where they fit: memory then goes by CPU, as by node it would be wrong as soon as
-two tasks share one. Pods of a gang that need different amounts get the largest for all.
+two tasks share one. A gang whose pods are of several kinds (a leader and its workers, say) is a hetjob, with a component for each kind, that of rank 0 first; it is one job with the largest needs for all where
+the site or the server has no hetjobs, where there are more than `MOST_KINDS`, and where an annotation says something about the nodes of the job as a whole.
 """
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import msgspec
@@ -18,12 +19,17 @@ from slinky.bridge.marker import comment_for
 from slinky.bridge.needs import Needs, needs_of
 from slinky.bridge.quantities import mebibytes, whole
 from slinky.bridge.workload import Workload
+from slinky.kube import Pod
 from slinky.slurm import JobDescription, compress
 
-__all__ = ["GPU_RESOURCES", "Site", "translate"]
+__all__ = ["GPU_RESOURCES", "Site", "components", "members", "one_for_all", "translate"]
 
 GPU_RESOURCES = {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
 MOST_NAME = 255
+MOST_KINDS = 8  # Slurm plans the components of a hetjob one by one, and each on nodes of its own
+# Settings about a job's nodes, which a hetjob would take for each component's, and what users call them.
+OF_THE_WHOLE = {"min_nodes": "min-nodes", "max_nodes": "max-nodes", "memory_per_node": "mem-per-node", "gres": "gres"}
+OF_THE_LEADER = ("licenses",)  # counted once
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,11 +46,81 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     user_id: str = ""
     group_id: str = ""
     gres: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(GPU_RESOURCES))
+    no_hetjobs: str = ""  # why, where there can be none
+
+
+def components(workload: Workload, site: Site, attempt: int = 0) -> list[JobDescription]:
+    """What is to be submitted: one job, or the components of a hetjob, its leader first. All carry the workload's marker, and each the ranks that are its own."""
+    kinds = _kinds(workload, site)
+    if len(kinds) == 1 or _why_one(workload, site, len(kinds)):
+        return [translate(workload, site, attempt)]
+    found = []
+    for number, ranks in enumerate(kinds):
+        job = translate(_part(workload, ranks), site)
+        others = {} if number == 0 else dict.fromkeys(OF_THE_LEADER)
+        found.append(msgspec.structs.replace(job, admin_comment=_comment(workload, site, attempt, ranks), **others))
+    return found
+
+
+def members(workload: Workload, site: Site) -> list[tuple[Pod, ...]]:
+    """The pods of each of its components."""
+    kinds = _kinds(workload, site)
+    if len(kinds) == 1 or _why_one(workload, site, len(kinds)):
+        return [workload.everyone]
+    return [tuple(workload.everyone[rank] for rank in ranks) for ranks in kinds]
+
+
+def one_for_all(workload: Workload, site: Site) -> str:
+    """Why pods that differ are one job all the same; empty where they are alike, or a hetjob."""
+    count = len(_kinds(workload, site))
+    return _why_one(workload, site, count) if count > 1 else ""
+
+
+def _why_one(workload: Workload, site: Site, kinds: int) -> str:
+    if said := [word for name, word in OF_THE_WHOLE.items() if getattr(workload.settings, name)]:
+        return f"{', '.join(said)} speaks of the job as a whole"
+    if kinds > MOST_KINDS:
+        return f"they are of {kinds} kinds, and at most {MOST_KINDS} are told apart"
+    return site.no_hetjobs
+
+
+def _kinds(workload: Workload, site: Site) -> list[tuple[int, ...]]:
+    """The ranks of the pods that are described alike, rank 0's kind first."""
+    if not workload.is_gang:
+        return [(0,)]
+    by_needs: dict[object, list[int]] = {}
+    for rank, pod in enumerate(workload.everyone):
+        by_needs.setdefault(_told_apart_by(pod), []).append(rank)
+    if len(by_needs) == 1:  # as a rule
+        return [tuple(range(len(workload.everyone)))]
+    alike: dict[tuple[bytes, bytes], list[int]] = {}
+    for ranks in by_needs.values():
+        job = msgspec.structs.replace(translate(_part(workload, ranks[:1]), site), admin_comment=None)
+        alike.setdefault((msgspec.json.encode(job), _whereto(workload.everyone[ranks[0]])), []).extend(ranks)
+    return sorted(tuple(sorted(ranks)) for ranks in alike.values())
+
+
+def _told_apart_by(pod: Pod) -> object:
+    """Pods of one such are described alike, and may go to the same nodes; those of two may be too, once amounts are rounded."""
+    return frozenset(needs_of(pod).amounts.items()), _whereto(pod)
+
+
+def _whereto(pod: Pod) -> bytes:
+    """What it says about nodes: a leader for one pool and workers for another are two kinds."""
+    spec = pod.spec
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    return msgspec.json.encode((sorted(spec.node_selector.items()), affinity.required if affinity else None, spec.tolerations))
+
+
+def _part(workload: Workload, ranks: Iterable[int]) -> Workload:
+    everyone = workload.everyone
+    return msgspec.structs.replace(workload, pods=tuple(everyone[rank] for rank in ranks))
 
 
 def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescription:
+    """As one job, with the largest needs for all."""
     said = workload.settings
-    needs = _largest(needs_of(pod) for pod in workload.pods)
+    needs = _largest(needs_of(pod) for pod in workload.everyone)
     cpus = said.cpus_per_task or max(whole(needs.cpu), 0) or site.default_cpus
     job = JobDescription(
         name=(said.job_name or f"{workload.namespace}/{workload.name}")[:MOST_NAME],
@@ -59,7 +135,7 @@ def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescriptio
         constraints=said.constraints,
         priority=said.priority,
         time_limit=said.time_limit or workload.time_limit,
-        tasks=len(workload.pods),
+        tasks=len(workload.everyone),
         cpus_per_task=cpus,
         shared=_shared(said.exclusive, site),
         mcs_label=site.mcs_label or None,
@@ -155,6 +231,9 @@ def _largest(all_needs: Iterable[Needs]) -> Needs:
     return Needs(most)
 
 
-def _comment(workload: Workload, site: Site, attempt: int) -> str:
-    names = ((pod.metadata.namespace, pod.metadata.name) for pod in workload.pods)
-    return comment_for(site.cluster, str(workload.key), names, workload.uids, attempt)
+def _comment(workload: Workload, site: Site, attempt: int, ranks: Sequence[int] = ()) -> str:
+    """`ranks` where it is of a component: only its own pods are named then."""
+    everyone = workload.everyone
+    pods = [everyone[rank] for rank in ranks] if ranks else everyone
+    names = ((pod.metadata.namespace, pod.metadata.name) for pod in pods)
+    return comment_for(site.cluster, str(workload.key), names, workload.uids, attempt, ranks)

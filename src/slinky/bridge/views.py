@@ -1,11 +1,18 @@
 """From the objects of both sides to what the plan looks at. Pure."""
 
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
 from slinky.bridge.keys import FINALIZER, JOB_ID, TASK
 from slinky.bridge.plan import JobView, PodView
+from slinky.bridge.submission import Submission
 from slinky.kube.objects import Pod
 from slinky.slurm import JobStates
 
-__all__ = ["exit_code_of", "job_id_of", "job_view", "needs_job", "pod_view"]
+__all__ = ["exit_code_of", "exit_codes", "job_id_of", "job_view", "needs_job", "pod_view", "speaks_for_all"]
+
+
+S = TypeVar("S", bound=JobStates)
 
 
 def job_id_of(pod: Pod) -> int:
@@ -47,6 +54,20 @@ def exit_code_of(pod: Pod) -> int:
     if pod.status.phase == "Succeeded":
         return 0
     return min(max(worst, 1), 255)
+
+
+def exit_codes(pods: Iterable[PodView], job: Submission) -> dict[int, int]:
+    """Of a hetjob's components but the leader, by their ids: the worst of the pods that are over and had a place there."""
+    worst: dict[int, int] = {}
+    for pod in pods:
+        if pod.state == "over" and pod.job_id == job.job_id:
+            worst[pod.rank] = max(worst.get(pod.rank, 0), pod.exit_code)
+    return {component.job_id: max((worst.get(rank, 0) for rank in component.ranks), default=0) for component in job.components[1:]}
+
+
+def speaks_for_all(parts: Sequence[S]) -> S:
+    """Of a hetjob's parts the one that tells how the whole is: one that is over, else one that has not begun, else any. It runs when all do; none is of use without the others."""
+    return min(parts, key=lambda part: 0 if part.is_finished else 1 if part.is_pending or "CONFIGURING" in part.states else 2)
 
 
 def job_view(status: JobStates, job_id: int, tasks: int = 1) -> JobView:

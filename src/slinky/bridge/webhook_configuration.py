@@ -46,7 +46,7 @@ def mutating_configuration(settings: Settings, *, authority: str = "") -> Docume
 
 
 def validating_configuration(settings: Settings, *, users: Sequence[str] = (), authority: str = "") -> Document:
-    """Changes to our keys, resizes, and annotations on what pods are made from. `users` are the bridge; they are not even asked about."""
+    """Changes to our keys and to job annotations, resizes, and what pods are made from. `users` are the bridge; they are not even asked about."""
     everywhere = _selector([_left_out(settings)])
     ours = {"names-our-scheduler": _named(settings)} | _not_by(users)
     # pods/status too: labels and annotations can be written through it.
@@ -57,7 +57,7 @@ def validating_configuration(settings: Settings, *, users: Sequence[str] = (), a
         _webhook("resizes", settings, CHANGES, resizes, everywhere, ours, authority),
     ]
     if (managed := _managed(settings)) is not None:
-        conditions = {"has-settings": _has_settings(), "changes-annotations": _changes_annotations()}
+        conditions = {"may-say-something": _may_say_something(), "changes-it": _changes_it()}
         webhooks.append(_webhook("workloads", settings, WORKLOADS, _workloads(), managed, conditions, authority))
     return _configuration("ValidatingWebhookConfiguration", settings, webhooks)
 
@@ -155,17 +155,19 @@ def _changes_our_keys() -> str:
     parts = [f"object.metadata.?{kind}[{_text(key)}] != oldObject.metadata.?{kind}[{_text(key)}]" for kind, key in places]
     for side in ("object", "oldObject"):
         differs = "object.metadata.?annotations[k] != oldObject.metadata.?annotations[k]"
-        parts.append(f"{side}.metadata.?annotations.orValue({{}}).exists(k, k.startsWith({_text(TASK)}) && {differs})")
+        ours = f"(k.startsWith({_text(TASK)}) || k.startsWith({_text(SETTINGS)}))"
+        parts.append(f"{side}.metadata.?annotations.orValue({{}}).exists(k, {ours} && {differs})")
     return " || ".join(parts)
 
 
-def _has_settings() -> str:
-    """The old names too, which are warned of."""
-    return f"object.metadata.?annotations.orValue({{}}).exists(k, k.startsWith({_text(SETTINGS)}) || k.startsWith({_text(OLD_SETTINGS)}))"
+def _may_say_something() -> str:
+    """Whatever pods are made from has templates; a group has nothing but annotations. The old names too, which are warned of."""
+    said = f"object.metadata.?annotations.orValue({{}}).exists(k, k.startsWith({_text(SETTINGS)}) || k.startsWith({_text(OLD_SETTINGS)}))"
+    return f"request.resource.resource != 'podgroups' || {said}"
 
 
-def _changes_annotations() -> str:
-    return "request.operation == 'CREATE' || object.metadata.?annotations != oldObject.metadata.?annotations"
+def _changes_it() -> str:
+    return "request.operation == 'CREATE' || object.metadata.?annotations != oldObject.metadata.?annotations || object.?spec != oldObject.?spec"
 
 
 def _text(value: str) -> str:

@@ -1,18 +1,20 @@
 """The admission webhook's handlers: what the API server asks, turned into decisions of `admission`, and those into answers.
 
-Comes in: AdmissionRequests, whether a namespace is managed, who the bridge is. Goes out: AdmissionResponses, whose refusals begin with the object's name, and counts.
-What must stay true: no decision is taken here; a namespace that was labelled a moment ago counts as managed (the API server, which asks, knows that already); each look-up has a
-deadline below the API server's.
+Comes in: AdmissionRequests, whether a namespace is managed and how it is labelled, who the bridge is. Goes out: AdmissionResponses, whose refusals begin with the object's name, and counts.
+What must stay true: no decision is taken here; a namespace that was labelled a moment ago counts as managed (the API server, which asks, knows that already), and nobody is refused for
+labels that were changed a moment ago; each look-up has a deadline below the API server's.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from slinky.bridge.admission import Verdict, admit_change, admit_pod, admit_root
+from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.settings import Settings
 from slinky.bridge.webhook_configuration import CHANGES, PODS, WORKLOADS
 from slinky.kube import NAMESPACES, AdmissionRequest, AdmissionResponse, Cache, Client, Namespace, NotFoundError
@@ -46,7 +48,7 @@ class AdmissionMetrics:
 
 
 class ManagedNamespaces:
-    """Which namespaces are managed. `cache` is a watch of namespaces, needed where a selector decides.
+    """Which namespaces are managed, and what labels they have. `cache` is a watch of namespaces, needed where a selector or a label decides.
 
     One that the cache does not hold, or holds as not managed, is looked up: whoever asks has just seen that it is. A no from the server is a no.
     """
@@ -68,15 +70,30 @@ class ManagedNamespaces:
             return False
         return self._settings.manages(name, dict(found.metadata.labels))
 
+    async def labels(self, name: str, *, fresh: bool = False) -> Mapping[str, str]:
+        """As the watch has them, or, where they must be `fresh` or it does not hold the namespace, as the server has them now."""
+        held = self._cache.get(name) if self._cache is not None and not fresh else None
+        if held is None:
+            try:
+                held = await self._client.get(NAMESPACES, name, seconds=LOOK_UP_SECONDS)
+            except NotFoundError:
+                return {}
+        return held.metadata.labels
+
+
+class Namespaces(Protocol):
+    async def manages(self, name: str) -> bool: ...
+
+    async def labels(self, name: str, *, fresh: bool = False) -> Mapping[str, str]: ...
+
 
 class Webhooks:
     """`handlers` is what an AdmissionServer takes. `users` are the bridge."""
 
-    def __init__(
-        self, settings: Settings, manages: Callable[[str], Awaitable[bool]], users: frozenset[str], metrics: AdmissionMetrics
-    ) -> None:
+    def __init__(self, settings: Settings, namespaces: Namespaces, users: frozenset[str], metrics: AdmissionMetrics) -> None:
         self._settings = settings
-        self._manages = manages
+        self._policy = Policy(settings)
+        self._namespaces = namespaces
         self._users = users
         self._metrics = metrics
 
@@ -88,18 +105,32 @@ class Webhooks:
         pod = request.document()
         # Who names our scheduler is ours in any namespace: no need to know more.
         ours = pod.get("spec", {}).get("schedulerName") == self._settings.scheduler_name
-        managed = ours or await self._manages(request.namespace)
-        return admit_pod(pod, self._settings, managed=managed, by_bridge=self._by_bridge(request)), pod
+        managed = ours or await self._namespaces.manages(request.namespace)
+        by_bridge = self._by_bridge(request)
+        return await self._granted(
+            request, lambda grant: admit_pod(pod, self._settings, managed=managed, by_bridge=by_bridge, grant=grant)
+        ), pod
 
     async def _change(self, request: AdmissionRequest) -> tuple[Verdict, Mapping[str, Any]]:
-        old, new = request.old_document(), request.document()
+        old, new, by_bridge = request.old_document(), request.document(), self._by_bridge(request)
         resize = request.sub_resource == "resize"
-        return admit_change(old, new, self._settings, by_bridge=self._by_bridge(request), resize=resize), new
+        judge = partial(admit_change, old, new, self._settings, by_bridge=by_bridge, resize=resize)
+        return await self._granted(request, lambda grant: judge(grant=grant)), new
 
     async def _workload(self, request: AdmissionRequest) -> tuple[Verdict, Mapping[str, Any]]:
         root = request.document()
-        before = request.old_document() if request.operation == "UPDATE" else {}
-        return admit_root(_annotations(root), _annotations(before)), root
+        before = request.old_document() if request.operation == "UPDATE" else None
+        return await self._granted(request, lambda grant: admit_root(root, self._settings, before, grant)), root
+
+    async def _granted(self, request: AdmissionRequest, judge: Callable[[Grant], Verdict]) -> Verdict:
+        """What is refused by the labels that we know is judged again by those that the server has."""
+        name = request.namespace
+        if not self._policy.needs_labels:
+            return judge(self._policy.grant(name, {}))
+        verdict = judge(self._policy.grant(name, await self._namespaces.labels(name)))
+        if verdict.refusal:
+            verdict = judge(self._policy.grant(name, await self._namespaces.labels(name, fresh=True)))
+        return verdict
 
     def _by_bridge(self, request: AdmissionRequest) -> bool:
         return request.user_info.username in self._users
@@ -128,8 +159,3 @@ def named(request: AdmissionRequest, document: Mapping[str, Any]) -> str:
     name = request.name or meta.get("name") or (f"{meta['generateName']}*" if meta.get("generateName") else "(no name)")
     owner = next((owner for owner in meta.get("ownerReferences") or () if owner.get("controller")), None)
     return f"{request.kind.kind} {request.namespace}/{name}" + (f" of {owner['kind']} {owner['name']}" if owner else "")
-
-
-def _annotations(document: Mapping[str, Any]) -> Mapping[str, str]:
-    found: Mapping[str, str] = document.get("metadata", {}).get("annotations") or {}
-    return found

@@ -5,6 +5,7 @@ already when a leader's time begins); whoever waits here moves up when there is 
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from slinky.bridge.workload import WorkloadKey
 
@@ -12,8 +13,11 @@ __all__ = ["Window"]
 
 
 class Window:
-    def __init__(self, namespace: int, total: int) -> None:
-        self._namespace, self._total = namespace, total
+    """`limit` gives a namespace's limit where they differ; otherwise `namespace` is that of each."""
+
+    def __init__(self, namespace: int, total: int, limit: Callable[[str], int] | None = None) -> None:
+        self._limit: Callable[[str], int] = limit or (lambda _: namespace)
+        self._total = total
         self._inside: dict[str, set[WorkloadKey]] = {}
         self._waiting: OrderedDict[str, OrderedDict[WorkloadKey, None]] = OrderedDict()
         self.inside = 0
@@ -71,7 +75,7 @@ class Window:
         return key in self._waiting.get(key.namespace, ())
 
     def _has_room(self, namespace: str) -> bool:
-        return self.inside < self._total and len(self._inside.get(namespace, ())) < self._namespace
+        return self.inside < self._total and len(self._inside.get(namespace, ())) < self._limit(namespace)
 
     def _is_its_turn(self, key: WorkloadKey) -> bool:
         """The first of its namespace, or one of a namespace where nobody waits, if what is free is not for others who wait."""

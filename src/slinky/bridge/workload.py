@@ -105,6 +105,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.pods) >= self.size
 
     @property
+    def everyone(self) -> tuple[Pod, ...]:
+        """Whom its job must have room for, in rank order."""
+        return self.pods
+
+    @property
     def uids(self) -> tuple[str, ...]:
         return tuple(pod.metadata.uid for pod in self.pods)
 

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from slinky.bridge.expansion import Document
+from slinky.bridge.policy_settings import UNLIMITED
 from slinky.bridge.preview import Preview, Previews, preview
 from slinky.bridge.settings import Settings, SettingsError, load_settings
 
@@ -65,7 +66,7 @@ def translate(files: tuple[str, ...], config: Path | None, namespace: str, names
     Exit code: 0, 1 where anything is refused, 2 where something cannot be read.
     """
     try:
-        settings = load_settings(config) if config else Settings()
+        settings = load_settings(config) if config else Settings(policy=UNLIMITED)
         documents = [_placed(document, namespace) for name in files for document in _read(name)]
         labels = _labels(namespace_labels)
     except (UnreadableError, SettingsError) as error:

@@ -39,6 +39,7 @@ from slinky.kube.errors import (
     UnauthorizedError,
     UnavailableError,
 )
+from slinky.kube.exec import ExecResult
 from slinky.kube.health import HealthServer
 from slinky.kube.kubeconfig import from_kubeconfig, load_access
 from slinky.kube.leader import LeaderElector
@@ -120,6 +121,7 @@ __all__ = [
     "Event",
     "EventRecorder",
     "ExecPlugin",
+    "ExecResult",
     "ExpiredError",
     "ForbiddenError",
     "HealthServer",

@@ -17,6 +17,7 @@ import msgspec
 
 from slinky.kube.access import Access
 from slinky.kube.errors import BadAnswerError, ExpiredError
+from slinky.kube.exec import MOST_OUTPUT, ExecResult, run_command
 from slinky.kube.resources import PODS, Resource
 from slinky.kube.retries import NEVER, Retries
 from slinky.kube.transport import Observer, Request, Transport
@@ -199,6 +200,20 @@ class Client:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         await self.raw("POST", PODS.path(namespace, name, "binding"), body=body, resource="pods/binding")
+
+    async def exec(
+        self,
+        name: str,
+        namespace: str,
+        command: Sequence[str],
+        *,
+        container: str = "",
+        seconds: float | None = None,
+        most_output: int = MOST_OUTPUT,
+    ) -> ExecResult:
+        """Run a command in a container that runs (the pod's first where none is named), without input, and wait for its end. A command that fails is a result, not an error."""
+        path = PODS.path(namespace, name, "exec")
+        return await run_command(self.transport, path, command, container, seconds=seconds or self._seconds, most_output=most_output)
 
     async def raw(
         self,

@@ -10,7 +10,7 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CONNECT_SECONDS = 10.0
+CLOSE_SECONDS = 2.0  # of a WebSocket: how long the other side's good-bye is waited for
 READ_BUFFER = 256 * 1024
 
 
@@ -49,7 +50,7 @@ class Request:
     method: str
     path: str
     resource: str
-    parameters: Mapping[str, str] | None = None
+    parameters: Mapping[str, str] | Sequence[tuple[str, str]] | None = None
     body: bytes | None = None
     content_type: str = "application/json"
     seconds: float = 30.0
@@ -117,6 +118,40 @@ class Transport:
             if response.connection is not None and response.connection.transport is not None:
                 response.connection.transport.abort()
             response.close()
+
+    @asynccontextmanager
+    async def websocket(self, request: Request, protocols: Sequence[str]) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Both ways, until either side ends it; the deadline is the caller's. A connection that breaks ends it too."""
+        try:
+            socket = await self._observed(request, lambda request: self._upgraded(request, protocols))
+        except UnauthorizedError:
+            if not await self._credentials.renew():
+                raise
+            socket = await self._observed(request, lambda request: self._upgraded(request, protocols))
+        try:
+            yield socket
+        finally:
+            await socket.close()
+
+    async def _upgraded(self, request: Request, protocols: Sequence[str]) -> aiohttp.ClientWebSocketResponse:
+        headers = {**await self._credentials.headers(), "User-Agent": self._headers["User-Agent"]}
+        options = {name: value for name, value in self._options.items() if name != "allow_redirects"}
+        try:
+            socket: aiohttp.ClientWebSocketResponse = await self._open_session().ws_connect(
+                self.access.server + request.path,
+                protocols=protocols,
+                params=request.parameters,
+                headers=headers,
+                timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
+                **options,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise refusal(request.method, request.path, error.status, b"the server did not open a WebSocket") from None
+        except (aiohttp.ClientConnectorError, aiohttp.ClientSSLError, aiohttp.ConnectionTimeoutError) as error:
+            raise ConnectionFailedError(request.method, request.path, f"{self.access.server}: {_said(error)}") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _broken(request, error) from None
+        return socket
 
     async def _send_until(self, request: Request, deadline: float) -> bytes:
         failures, renewed = 0, False

@@ -42,6 +42,8 @@ def bridge_settings(sandbox: Sandbox, name: str = "slurm-bridge", **more: Any) -
         "healthPort": health,
         "slurm": {"tokenFile": str(sandbox.token_file), "completionCommand": python_on_the_head(sandbox)},
         "nodes": {"register": False},
+        # Whoever has a sandbox may try all of its accounts.
+        "policy": {"default": {"accounts": ["*"], "qoses": ["*"], "partitions": ["*"]}},
         "leader": {"name": name},
         "admission": {
             "url": f"https://{sandbox.record.addresses.host}:{port}",

@@ -6,6 +6,7 @@ at the first use, from what the server itself offers, so a client can be made wh
 
 import asyncio
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -45,6 +46,12 @@ class Server(msgspec.Struct, frozen=True):
     version: Version
     release: str
     paths: frozenset[str]
+
+    @property
+    def slurm(self) -> tuple[int, ...]:
+        """The release of its Slurm as numbers, (26, 5, 3); empty where it does not say."""
+        found = re.search(r"(\d+)\.(\d+)\.(\d+)", self.release)
+        return tuple(map(int, found.groups())) if found else ()
 
     @property
     def has_accounting(self) -> bool:

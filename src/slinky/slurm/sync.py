@@ -69,7 +69,7 @@ class Jobs:
         once: bool = False,
         settle: float = 15.0,
     ) -> Submitted:
-        """Submit a heterogeneous job: one allocation of several shapes. The id is the leader's, which carries the marker; the parts have the ids after it."""
+        """Submit a heterogeneous job: one allocation of several shapes, which starts as a whole. The id is the leader's, that of the first part; `parts` tells the others'. All carry the marker; see `submit` for the rest."""
         return self._portal.run(
             self._inner.submit_hetjob(parts, external=external, marker=marker, marker_in=marker_in, once=once, settle=settle)
         )
@@ -77,6 +77,10 @@ class Jobs:
     def get(self, job_id: int) -> Job:
         """One job, in full. NotFoundError where Slurm does not know it (any more)."""
         return self._portal.run(self._inner.get(job_id))
+
+    def parts(self, job_id: int) -> list[Job]:
+        """The parts of a hetjob, its leader first, whichever of them is named; a job that is none alone."""
+        return self._portal.run(self._inner.parts(job_id))
 
     def all(self) -> list[Job]:
         """All jobs, in full: 8 to 27 KB each. For thousands of them use `stream` or `states`."""
@@ -130,7 +134,7 @@ class Jobs:
         return self._portal.run(self._inner.find(marker, marker_in=marker_in))
 
     def find_all(self, marker: str, *, marker_in: MarkerField = "extra") -> list[int]:
-        """The ids of all jobs that carry the marker; more than one only if somebody submitted without `once`."""
+        """The ids of all jobs that carry the marker; more than one for the parts of a hetjob, and if somebody submitted without `once`."""
         return self._portal.run(self._inner.find_all(marker, marker_in=marker_in))
 
     def watch(self, job_ids: Iterable[int] | None = None, pace: Pace | None = None) -> Iterator[JobTransition]:

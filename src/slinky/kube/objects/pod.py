@@ -170,6 +170,8 @@ class PodSpec(Record, frozen=True):
     preemption_policy: str = ""
     runtime_class_name: str = ""
     host_network: bool = False
+    host_pid: bool = msgspec.field(default=False, name="hostPID")
+    share_process_namespace: bool = False
     restart_policy: str = ""
     service_account_name: str = ""
     termination_grace_period_seconds: int | None = None

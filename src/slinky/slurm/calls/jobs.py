@@ -87,9 +87,14 @@ class Jobs:
         once: bool = False,
         settle: float = 15.0,
     ) -> Submitted:
-        """Submit a heterogeneous job: one allocation of several shapes. The id is the leader's, which carries the marker; the parts have the ids after it."""
+        """Submit a heterogeneous job: one allocation of several shapes, which starts as a whole. The id is the leader's, that of the first part; `parts` tells the others'. All carry the marker; see `submit` for the rest."""
+        if not parts:
+            raise ValueError("a hetjob has at least one part")
         first, *others = (part.to_submit(external=external) for part in parts)
-        return await self._submit(first, others, marker, marker_in, once, settle)
+        answer = await self._submit(first, others, marker, marker_in, once, settle)
+        if answer.found:
+            answer.job_id = (await self.get(answer.job_id)).hetjob_id or answer.job_id
+        return answer
 
     async def get(self, job_id: int) -> Job:
         """One job, in full. NotFoundError where Slurm does not know it (any more)."""
@@ -97,6 +102,14 @@ class Jobs:
         if not jobs:
             raise NotFoundError(f"there is no job {job_id}", request=f"job/{job_id}")
         return jobs[0]
+
+    async def parts(self, job_id: int) -> list[Job]:
+        """The parts of a hetjob, its leader first, whichever of them is named; a job that is none alone."""
+        job = await self.get(job_id)
+        if not job.hetjob_id:
+            return [job]
+        found = await asyncio.gather(*(self.get(part) for part in job.hetjob_ids))
+        return sorted(found, key=lambda part: part.job_id != part.hetjob_id)
 
     async def all(self) -> list[Job]:
         """All jobs, in full: 8 to 27 KB each. For thousands of them use `stream` or `states`."""
@@ -189,7 +202,7 @@ class Jobs:
         return None if found is None else await self.get(found)
 
     async def find_all(self, marker: str, *, marker_in: MarkerField = "extra") -> list[int]:
-        """The ids of all jobs that carry the marker; more than one only if somebody submitted without `once`."""
+        """The ids of all jobs that carry the marker; more than one for the parts of a hetjob, and if somebody submitted without `once`."""
         return await self._markers.find_all(marker, marker_in)
 
     def watch(self, job_ids: Iterable[int] | None = None, pace: Pace | None = None) -> AsyncIterator[JobTransition]:
@@ -203,6 +216,7 @@ class Jobs:
             raise ValueError("once=True needs a marker: without one a job cannot be told from another")
         if marker:
             first = with_marker(first, marker, marker_in)
+            others = others and [with_marker(other, marker, marker_in) for other in others]
         body = {"job": first} if others is None else {"jobs": [first, *others]}
         if not once:
             return await self._send(body, first, once=False)

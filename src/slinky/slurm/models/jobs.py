@@ -5,6 +5,7 @@ from typing import ClassVar
 import msgspec
 
 from slinky.slurm.answers import Envelope
+from slinky.slurm.hostlists import expand
 from slinky.slurm.models.states import JobStates
 from slinky.slurm.numbers import Number, Triplet
 
@@ -96,6 +97,7 @@ class Job(JobStates, msgspec.Struct, gc=False, rename={f"_{name}": name for name
     standard_output: str = ""
     standard_error: str = ""
     array_task_string: str = ""
+    het_job_id_set: str = ""
     tres_req_str: str = ""
     tres_alloc_str: str = ""
     tres_per_job: str = ""
@@ -148,6 +150,16 @@ class Job(JobStates, msgspec.Struct, gc=False, rename={f"_{name}": name for name
     @property
     def is_external(self) -> bool:
         return "EXTERNAL_JOB" in self.flags
+
+    @property
+    def hetjob_id(self) -> int:
+        """The id of the hetjob that it is a part of, which is its leader's; 0 where it is none."""
+        return self.het_job_id if isinstance(self.het_job_id, int) else 0
+
+    @property
+    def hetjob_ids(self) -> list[int]:
+        """The ids of all parts of that hetjob."""
+        return [int(part) for part in expand(f"[{self.het_job_id_set.strip('[]')}]")] if self.hetjob_id else []
 
     @property
     def is_held(self) -> bool:

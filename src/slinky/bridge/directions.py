@@ -1,0 +1,66 @@
+"""Where a workload may go: Kubernetes' judgement on each node, brought together with Slurm's nodes.
+
+Comes in: a job's description and the pods it is for. Goes out: its whereabouts as they are now. What must stay true: judged from memory, but for Slurm's nodes where they are not known; a node that did not work out is kept out for a while.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from slinky.bridge.eligibility import within_gang
+from slinky.bridge.eligibility.gang import HOSTNAME
+from slinky.bridge.slurm_nodes import SlurmNodes
+from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, where
+from slinky.kube import Pod
+from slinky.slurm import JobDescription
+
+__all__ = ["Directions", "Judgement"]
+
+UNMAPPED = "the pods of this gang are to be on nodes of one {label}, which Slurm can be told only where that label is a feature: map it with nodes.featureLabels"
+
+
+class Judgement(Protocol):
+    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
+
+    def refusal(self, pod: Pod, node: str) -> str: ...
+
+    def refusals(self, pod: Pod) -> Mapping[str, str]: ...
+
+    def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None: ...
+
+    def assume(self, pod: Pod, node: str) -> None: ...
+
+    def withdraw(self, pod: Pod) -> None: ...
+
+
+class Directions:
+    def __init__(self, judgement: Judgement, slurm_nodes: SlurmNodes, labels: Mapping[str, str]) -> None:
+        self._judgement = judgement
+        self._slurm_nodes = slurm_nodes
+        self._labels = labels
+
+    async def of(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, float]) -> list[Whereabouts]:
+        """Of the jobs (several for a hetjob) that are described by `jobs` and are for those pods. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
+        rules = within_gang([pod for each in pods for pod in each])
+        if rules.refusal:
+            return [Whereabouts(nowhere=rules.refusal)]
+        label = "" if rules.same_domain == HOSTNAME else rules.same_domain or ""
+        if label and label not in self._labels:
+            return [Whereabouts(nowhere=UNMAPPED.format(label=label))]
+        found = [await self._of(job, own, avoided, label) for job, own in zip(jobs, pods, strict=True)]
+        if not rules.one_per_node and rules.same_domain != HOSTNAME:
+            return found
+        together = rules.same_domain == HOSTNAME
+        return [where if where.nowhere else msgspec.structs.replace(where, apart=rules.one_per_node, together=together) for where in found]
+
+    async def _of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, float], one_of: str) -> Whereabouts:
+        now = asyncio.get_running_loop().time()
+        refusals = [*map(self._judgement.refusals, pods)]
+        refusals.append({node: f"node {node} did not work out a while ago" for node, until in avoided.items() if until > now})
+        if not any(refusals) and not self._labels and not one_of:
+            return EVERYWHERE
+        partition = job.partition or ""
+        rooms = await self._slurm_nodes.rooms_of(partition)
+        return where(pods, refusals, rooms, partition=partition, said=job.constraints or "", mapped=self._labels, one_of=one_of)

@@ -1,0 +1,80 @@
+"""Gangs whose pods are of several kinds: whether the server has hetjobs for them, and which component a pod belongs to.
+
+Comes in: what the server says of itself and what it refuses; a workload and the job it has. Goes out: why there can be no hetjobs, if so; for each pod the component whose tasks are like it. What must stay true: where there are none, a
+gang is still submitted, as one job with the largest needs for all; a pod never takes a slot that is smaller than it.
+"""
+
+import asyncio
+import logging
+
+import msgspec
+
+from slinky.bridge.submission import Submission
+from slinky.bridge.task import PerTask, per_task
+from slinky.bridge.translate import Site, translate
+from slinky.bridge.workload import Workload
+from slinky.slurm import RefusedError, SlurmClient
+
+__all__ = ["Hetjobs", "components_for"]
+
+log = logging.getLogger(__name__)
+
+FIRST_RELEASE = (26, 5, 3)
+NO_SUCH_THING = frozenset(
+    {2036, 2037}
+)  # not supported, disabled: what a slurmctld says that has no hetjobs (for external jobs, or without backfill)
+BELIEVED_SECONDS = 600.0  # how long a refusal counts for all
+
+
+class Hetjobs:
+    """`lacking` is asked before each submit of a gang of several kinds."""
+
+    def __init__(self, slurm: SlurmClient, wanted: bool = True) -> None:
+        self._slurm = slurm
+        self._wanted = wanted
+        self._refusal = ""
+        self._refused_at = float("-inf")
+        self._told = ""
+
+    async def lacking(self) -> str:
+        """Why there are none; empty where there are, as far as is known. Raises SlurmError where the server cannot be asked."""
+        if not self._wanted:
+            return "gangs.hetjobs is never"
+        if self._refusal and asyncio.get_running_loop().time() - self._refused_at < BELIEVED_SECONDS:
+            return self._refusal
+        server = await self._slurm.server()
+        if server.slurm and server.slurm < FIRST_RELEASE:
+            return self._tell(f"{server.release.partition('&')[0]} has none for external jobs, Slurm 26.05.3 and later do")
+        return ""
+
+    def refused(self, error: RefusedError) -> bool:
+        """A hetjob was refused: is it that there are none? Believed for a while, for all."""
+        if error.number not in NO_SUCH_THING:
+            return False
+        self._refusal, self._refused_at = (
+            self._tell(f"Slurm refuses them ({error.description or error})"),
+            asyncio.get_running_loop().time(),
+        )
+        return True
+
+    def _tell(self, why: str) -> str:
+        if why != self._told:
+            log.warning("gangs whose pods differ are one job each, with the largest needs for all, instead of a hetjob: %s", why)
+            self._told = why
+        return why
+
+
+def components_for(workload: Workload, site: Site, job: Submission) -> dict[str, int]:
+    """For each pod, by UID, the component of its hetjob whose tasks are like it, else one whose tasks hold it. -1 where none does: it changed since the job was submitted."""
+    found: dict[str, int] = {}
+    tasks = [component.task for component in job.components]
+    for pod in workload.pods if tasks else ():
+        own = per_task(translate(msgspec.structs.replace(workload, pods=(pod,)), site))
+        like = [number for number, task in enumerate(tasks) if task == own]
+        found[pod.metadata.uid] = next(iter(like or [number for number, task in enumerate(tasks) if _holds(task, own)]), -1)
+    return found
+
+
+def _holds(task: PerTask, pod: PerTask) -> bool:
+    gres = all(task.typed_gres.get(name, 0) >= count for name, count in pod.typed_gres.items())
+    return task.cpus >= pod.cpus and task.memory >= pod.memory and gres

@@ -1,0 +1,159 @@
+"""Jobs that wait are told where they may go now, when nodes or pods have changed: without a storm of updates.
+
+Comes in: that something changed. Goes out: updates of jobs that wait, few: each change is looked at once for all that wait, a job is updated only where its whereabouts are others than it was told, and so many a second. What must stay true: a
+job that has started is left alone (what was wrong with it is seen when its pods are to be bound); whoever waits and has no node left is given back, and waits in the bridge.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from slinky.bridge.directions import Directions
+from slinky.bridge.executor import EXPECTED, Executor
+from slinky.bridge.memory import Known
+from slinky.bridge.translate import components, members
+from slinky.bridge.whereabouts import change_between, put_on, put_on_all
+from slinky.bridge.workload import Workload, WorkloadKey
+from slinky.kube import Node, Pod, WorkQueue
+from slinky.slurm import JobDescription, RefusedError
+
+__all__ = ["Keeper", "depends_on_pods", "says_other"]
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 5.0
+UPDATES_PER_SECOND = 20.0
+STILL_SECONDS = 30.0  # a job is updated at most this often
+
+Waiting = Callable[[], Iterable[tuple[WorkloadKey, Known]]]
+Lookup = Callable[[WorkloadKey], tuple[Workload, Known] | None]
+
+
+def depends_on_pods(pod: Pod) -> bool:
+    """Whether where it may go depends on the pods that are there."""
+    spec = pod.spec
+    affinity = spec.affinity
+    return bool(
+        (
+            affinity
+            and (
+                (affinity.pod_affinity and affinity.pod_affinity.required)
+                or (affinity.pod_anti_affinity and affinity.pod_anti_affinity.required)
+            )
+        )
+        or any(constraint.when_unsatisfiable == "DoNotSchedule" for constraint in spec.topology_spread_constraints)
+        or any(port.host_port for container in (*spec.containers, *spec.init_containers) for port in container.ports)
+        or spec.volumes
+    )
+
+
+def says_other(old: Node | None, new: Node | None) -> bool:
+    """Whether a node's change can make a difference to where pods may go: a heartbeat does not."""
+    if old is None or new is None:
+        return True
+    return (
+        old.metadata.labels != new.metadata.labels
+        or old.spec != new.spec
+        or old.status.allocatable != new.status.allocatable
+        or old.metadata.uid != new.metadata.uid
+    )
+
+
+class Keeper:
+    """`waiting` gives the workloads whose job waits, or that are parked for want of a node; `lookup` a workload as it is now; `look(key)` asks for another look at it."""
+
+    def __init__(
+        self, executor: Executor, directions: Directions, waiting: Waiting, lookup: Lookup, look: Callable[[WorkloadKey], None]
+    ) -> None:
+        self._executor = executor
+        self._directions = directions
+        self._waiting = waiting
+        self._lookup = lookup
+        self._look = look
+        self._nodes_changed = False
+        self._pods_changed = False
+        self._told_at: dict[WorkloadKey, float] = {}
+        self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, expected=EXPECTED)
+
+    def nodes_changed(self) -> None:
+        self._nodes_changed = True
+
+    def pods_changed(self) -> None:
+        """A pod came onto a node, or went."""
+        self._pods_changed = True
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sweep(), name="changes")
+            tasks.create_task(self.queue.serve(self._keep, workers=1), name="updates")
+
+    async def _sweep(self) -> None:
+        """Once for all changes of some seconds, however many there were."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            nodes, pods = self._nodes_changed, self._pods_changed
+            if not nodes and not pods:
+                continue
+            self._nodes_changed = self._pods_changed = False
+            alive = set()
+            for key, known in list(self._waiting()):
+                alive.add(key)
+                if not nodes and not known.depends_on_pods:
+                    continue
+                if known.too_large:
+                    known.parked_until = 0.0
+                    self._look(key)
+                elif known.job_id:
+                    self.queue.add(key)
+            self._told_at = {key: at for key, at in self._told_at.items() if key in alive}
+
+    async def _keep(self, key: WorkloadKey) -> None:
+        found = self._lookup(key)
+        if found is None:
+            return
+        workload, known = found
+        now = asyncio.get_running_loop().time()
+        if not known.job_id or known.started_at or known.over or known.rejected:
+            return
+        if (due := self._told_at.get(key, float("-inf")) + STILL_SECONDS) > now:
+            self.queue.add_after(key, due - now)
+            return
+        site = await self._executor.site_for(workload)
+        jobs = components(workload, site)
+        after = await self._directions.of(jobs, members(workload, site), known.avoided)
+        if nowhere := next((found.nowhere for found in after if found.nowhere), ""):
+            log.info("%s: %s; job %d is given back", key, nowhere, known.job_id)
+            priority = (await self._executor.record(known.job_id)).priority
+            known.priority = priority if isinstance(priority, int) else 0
+            known.rejected = nowhere
+            self._look(key)
+            return
+        before, known.where = known.where, after
+        told = False
+        for number, (job_id, wanted) in enumerate(zip(known.job_ids, put_on_all(jobs, after), strict=False)):
+            had = (
+                put_on(jobs[number], before[number])
+                if before is not None and len(before) == len(jobs)
+                else await self._executor.record(job_id)
+            )
+            if change := change_between(had, wanted):
+                told = await self._tell(key, job_id, change, known)
+        if told:
+            self._told_at[key] = now
+
+    async def _tell(self, key: WorkloadKey, job_id: int, change: JobDescription, known: Known) -> bool:
+        try:
+            await self._executor.update_waiting(job_id, change)
+        except RefusedError as error:
+            log.info("%s: job %d cannot be told where it may go now: %s", key, job_id, error)
+            known.where = None
+        else:
+            log.info(
+                "%s: job %d may go elsewhere now (%s)",
+                key,
+                job_id,
+                change.constraints or ",".join(change.excluded_nodes or ()) or "everywhere",
+            )
+        await asyncio.sleep(1 / UPDATES_PER_SECOND)
+        return True

@@ -1,0 +1,142 @@
+"""Where a job may go, as it is told to Slurm: a constraint in features, and nodes that are left out by name. Pure.
+
+Comes in: the pods of a job, the nodes that Kubernetes refuses them and why, Slurm's nodes, and nodes that did not work out before. Goes out: `Whereabouts`, to be put on the job's description, or what is in the way where no node is left. What
+must stay true: a node that Kubernetes refuses to one of the pods is kept out, by the constraint or by name; only names that Slurm knows are named (it refuses the job otherwise), and never the nodes that may be used.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from slinky.bridge.capacity import NodeRoom
+from slinky.bridge.label_features import ANYWHERE, Constraint, constraint_of, is_plain
+from slinky.kube import Pod
+from slinky.slurm import Job, JobDescription, compress, expand
+
+__all__ = ["EVERYWHERE", "Whereabouts", "change_between", "put_on", "put_on_all", "where"]
+
+MOST_REASONS = 3
+
+
+class Whereabouts(msgspec.Struct, frozen=True):
+    """`nowhere` says why, where no node of its partitions is left. `apart`: a node for each pod; `together`: one node for all."""
+
+    constraint: str = ""
+    excluded: tuple[str, ...] = ()
+    apart: bool = False
+    together: bool = False
+    nowhere: str = ""
+
+
+EVERYWHERE = Whereabouts()
+
+
+def where(
+    pods: Sequence[Pod],
+    refusals: Iterable[Mapping[str, str]],
+    rooms: Mapping[str, NodeRoom],
+    *,
+    partition: str,
+    said: str = "",
+    mapped: Mapping[str, str] | None = None,
+    one_of: str = "",
+) -> Whereabouts:
+    """`refusals` are those of each pod, by node; `said` the user's own constraint; `one_of` the label by which all nodes must be of one kind."""
+    partitions = set(partition.split(",")) if partition else set()
+
+    def usable(room: NodeRoom) -> bool:
+        return not partitions or not partitions.isdisjoint(room.partitions)
+
+    refused: dict[str, str] = {}
+    for found in refusals:
+        refused |= {name: why for name, why in found.items() if name in rooms and usable(rooms[name])}
+    if not refused and not mapped and not one_of:
+        return EVERYWHERE  # as a rule: no look at each node
+    nodes = {name: room for name, room in rooms.items() if usable(room)}
+    constraint = _constraint(pods, nodes, said, mapped or {})
+    same = _same(one_of, nodes, refused, mapped or {})
+    if not refused and constraint.is_anything and not same:
+        return EVERYWHERE
+    kept_out = {name for name, room in nodes.items() if not constraint.holds(room.features)}
+    if nodes and len(kept_out | refused.keys()) == len(nodes):
+        return Whereabouts(nowhere=_in_words(partition, nodes, refused))
+    text = "&".join(filter(None, (said if constraint.text() or same else "", constraint.text(), same)))
+    return Whereabouts(text, tuple(sorted(refused.keys() - kept_out)))
+
+
+def put_on(job: JobDescription, whereabouts: Whereabouts) -> JobDescription:
+    """The job as it is submitted. Nodes that the user leaves out stay left out."""
+    if whereabouts == EVERYWHERE:
+        return job
+    excluded = sorted(_names(job.excluded_nodes or ()) | set(whereabouts.excluded))
+    return msgspec.structs.replace(
+        job,
+        constraints=whereabouts.constraint or job.constraints,
+        excluded_nodes=[compress(excluded)] if excluded else None,
+        tasks_per_node=1 if whereabouts.apart else job.tasks_per_node,
+        minimum_nodes=1 if whereabouts.together else job.minimum_nodes,
+        maximum_nodes=1 if whereabouts.together else job.maximum_nodes,
+    )
+
+
+def put_on_all(jobs: Sequence[JobDescription], whereabouts: Sequence[Whereabouts]) -> list[JobDescription]:
+    """Each of a hetjob's on its own. Where it has become one job since, that one is kept from all that any of them was."""
+    if len(jobs) == len(whereabouts):
+        return [put_on(job, where) for job, where in zip(jobs, whereabouts, strict=True)]
+    excluded = {name for where in whereabouts for name in where.excluded}
+    all_of_them = Whereabouts("", tuple(sorted(excluded)), apart=any(where.apart for where in whereabouts))
+    return [put_on(job, all_of_them) for job in jobs]
+
+
+def change_between(before: JobDescription | Job, after: JobDescription) -> JobDescription | None:
+    """What must be changed about a job that waits; None for nothing. An empty name takes the last exclusion away, an empty text the constraint."""
+    change = JobDescription()
+    constraint = (before.features if isinstance(before, Job) else before.constraints) or ""
+    excluded = [before.excluded_nodes] if isinstance(before, Job) else before.excluded_nodes or []
+    if constraint != (after.constraints or ""):
+        change.constraints = after.constraints or ""
+    if _names(excluded) != _names(after.excluded_nodes or []):
+        change.excluded_nodes = after.excluded_nodes or [""]
+    return None if change == JobDescription() else change
+
+
+def _names(hostlists: Iterable[str]) -> set[str]:
+    return {name for words in hostlists if words for name in expand(words)}
+
+
+def _constraint(pods: Sequence[Pod], nodes: Mapping[str, NodeRoom], said: str, mapped: Mapping[str, str]) -> Constraint:
+    """Of a gang's pods: where they all say the same, as they do. A constraint of the user's that is more than features joined by & cannot be added to."""
+    if not mapped or (said and not is_plain(said)):
+        return ANYWHERE
+    features = {feature for room in nodes.values() for feature in room.features}
+    shapes = {(id(pod.spec.affinity), id(pod.spec.node_selector)): pod for pod in pods}  # equal ones are one object, as a rule
+    constraints = [constraint_of(pod, mapped, features) for pod in shapes.values()]
+    first = constraints[0] if constraints else ANYWHERE
+    if any(other != first for other in constraints) or (said and len(first.ways) > 1):
+        return ANYWHERE
+    return first
+
+
+def _same(label: str, nodes: Mapping[str, NodeRoom], refused: Mapping[str, str], mapped: Mapping[str, str]) -> str:
+    """`[zone=a|zone=b]`: all nodes of one of them."""
+    if not label or label not in mapped:
+        return ""
+    beginning = f"{mapped[label]}="
+    values = {feature for name, room in nodes.items() if name not in refused for feature in room.features if feature.startswith(beginning)}
+    return f"[{'|'.join(sorted(values))}]" if values else ""
+
+
+def _in_words(partition: str, nodes: Mapping[str, NodeRoom], refused: Mapping[str, str]) -> str:
+    """What most nodes are refused for, by an example each."""
+    examples: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for name in nodes:
+        why = refused.get(name, f"node {name} does not have the labels that are asked for")
+        kind = why.replace(name, "…")
+        examples.setdefault(kind, why)
+        counts[kind] += 1
+    parts = [
+        f"{examples[kind]}" + (f" (and {count - 1} more like it)" if count > 1 else "") for kind, count in counts.most_common(MOST_REASONS)
+    ]
+    return f"none of the {len(nodes)} nodes of partition {partition} will do: {'; '.join(parts)}"

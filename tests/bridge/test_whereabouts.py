@@ -1,0 +1,164 @@
+"""Where a job may go, as Slurm is told: in features where labels are mapped, by name for the rest."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from slinky.bridge.capacity import NodeRoom
+from slinky.bridge.label_features import constraint_of, features_from
+from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, change_between, put_on, where
+from slinky.kube import Meta, Pod
+from slinky.kube.objects import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec, SelectorRequirement
+from slinky.slurm import JobDescription, expand
+
+ZONE, DISK = "topology.kubernetes.io/zone", "disk"
+MAPPED = {ZONE: "zone", DISK: "disk"}
+
+
+def a_pod(*terms: list[tuple[str, str, list[str]]], **selector: str) -> Pod:
+    wishes = tuple(
+        NodeSelectorTerm(
+            match_expressions=tuple(SelectorRequirement(key=key, operator=operator, values=tuple(values)) for key, operator, values in term)
+        )
+        for term in terms
+    )
+    affinity = Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=wishes))) if wishes else None
+    return Pod(metadata=Meta(name="p"), spec=PodSpec(node_selector=selector, affinity=affinity))
+
+
+def room(*features: str, partition: str = "bridge") -> NodeRoom:
+    return NodeRoom(partitions=frozenset({partition}), cpus=8, memory=1000, gres={}, features=frozenset({"bridge", *features}))
+
+
+ROOMS = {
+    "a1": room("zone=a", "disk=ssd"),
+    "a2": room("zone=a", "disk=hdd"),
+    "b1": room("zone=b", "disk=ssd"),
+    "other": room(partition="elsewhere"),
+}
+
+
+@pytest.mark.parametrize(
+    ("pod", "text"),
+    [
+        (a_pod(disk="ssd"), "disk=ssd"),
+        (a_pod([(ZONE, "In", ["a", "b"])], disk="ssd"), "(zone=a|zone=b)&disk=ssd"),
+        (a_pod([(ZONE, "In", ["a", "gone"])]), "zone=a"),
+        (a_pod([(ZONE, "Exists", [])]), "(zone=a|zone=b)"),
+        (a_pod([(ZONE, "NotIn", ["a"])]), ""),
+        (a_pod([(ZONE, "In", ["a"]), ("cpu-model", "Gt", ["5"])]), "zone=a"),
+        (a_pod([(ZONE, "In", ["a"])], [(DISK, "In", ["hdd"])]), "(zone=a)|(disk=hdd)"),
+        (a_pod([(ZONE, "In", ["a", "b"])], [(DISK, "In", ["hdd"])]), ""),
+        (a_pod([(ZONE, "In", ["a"])], [("unmapped", "In", ["x"])]), ""),
+    ],
+)
+def test_what_features_can_say_is_a_constraint(pod: Pod, text: str) -> None:
+    features = {feature for room in ROOMS.values() for feature in room.features}
+    assert constraint_of(pod, MAPPED, features).text() == text
+
+
+def test_a_label_whose_value_cannot_be_a_feature_is_left_out() -> None:
+    assert features_from({ZONE: "a", DISK: ""}, MAPPED) == ["zone=a"]
+
+
+def test_what_nobody_refuses_may_go_everywhere() -> None:
+    assert where([a_pod()], [{}], ROOMS, partition="bridge") == EVERYWHERE
+    assert where([a_pod()], [{"control-plane": "is tainted", "other": "is tainted"}], ROOMS, partition="bridge") == EVERYWHERE
+
+
+def test_nodes_that_the_constraint_keeps_out_are_not_named_besides() -> None:
+    pod = a_pod(**{DISK: "ssd"})
+    found = where([pod], [{"a2": "has no ssd", "b1": "is tainted"}], ROOMS, partition="bridge", mapped=MAPPED)
+    assert found == Whereabouts("disk=ssd", ("b1",))
+
+
+def test_without_a_map_all_that_are_refused_are_named() -> None:
+    found = where([a_pod(**{DISK: "ssd"})], [{"a2": "has no ssd", "b1": "is tainted", "unknown": "is tainted"}], ROOMS, partition="bridge")
+    assert found == Whereabouts("", ("a2", "b1"))
+
+
+def test_a_gang_is_kept_from_what_one_of_its_pods_is_refused() -> None:
+    assert where([a_pod(), a_pod()], [{"a1": "port 80 is taken"}, {"b1": "is tainted"}], ROOMS, partition="bridge").excluded == ("a1", "b1")
+
+
+def test_a_users_own_constraint_stays() -> None:
+    pod = a_pod(**{DISK: "ssd"})
+    assert where([pod], [{"a2": "no"}], ROOMS, partition="bridge", said="bridge", mapped=MAPPED).constraint == "bridge&disk=ssd"
+    bracketed = where([pod], [{"a2": "no"}], ROOMS, partition="bridge", said="[zone=a|zone=b]", mapped=MAPPED)
+    assert bracketed == Whereabouts("", ("a2",))
+    job = JobDescription(constraints="[zone=a|zone=b]")
+    assert put_on(job, bracketed).constraints == "[zone=a|zone=b]"
+
+
+def test_all_nodes_of_one_kind() -> None:
+    assert where([a_pod()], [{}], ROOMS, partition="bridge", mapped=MAPPED, one_of=ZONE).constraint == "[zone=a|zone=b]"
+    assert where([a_pod()], [{"b1": "is tainted"}], ROOMS, partition="bridge", mapped=MAPPED, one_of=ZONE) == Whereabouts(
+        "[zone=a]", ("b1",)
+    )
+
+
+def test_where_no_node_is_left_it_says_why() -> None:
+    why = {"a1": "node a1 has the taint x", "a2": "node a2 has the taint x", "b1": "node b1 is cordoned"}
+    found = where([a_pod()], [why], ROOMS, partition="bridge")
+    assert (
+        found.nowhere
+        == "none of the 3 nodes of partition bridge will do: node a1 has the taint x (and 1 more like it); node b1 is cordoned"
+    )
+
+
+def test_a_users_exclusions_stay_and_changes_say_only_what_is_new() -> None:
+    job = JobDescription(excluded_nodes=["n[1-2]"])
+    before = put_on(job, Whereabouts("zone=a", ("n3",)))
+    assert (before.constraints, before.excluded_nodes) == ("zone=a", ["n[1-3]"])
+    assert change_between(before, put_on(job, Whereabouts("zone=a", ("n3",)))) is None
+    after = change_between(before, put_on(job, EVERYWHERE))
+    assert after == JobDescription(constraints="", excluded_nodes=["n[1-2]"])
+    assert change_between(put_on(JobDescription(), Whereabouts("", ("n1",))), JobDescription()) == JobDescription(excluded_nodes=[""])
+
+
+LABELS = some.fixed_dictionaries(
+    {}, optional={ZONE: some.sampled_from("abc"), DISK: some.sampled_from(["ssd", "hdd"]), "rack": some.sampled_from("12")}
+)
+WISH = some.tuples(
+    some.sampled_from([ZONE, DISK, "rack"]),
+    some.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+    some.lists(some.sampled_from(["a", "b", "ssd", "1"]), min_size=1, max_size=2),
+)
+
+
+def _accepts(labels: dict[str, str], pod: Pod) -> bool:
+    def met(wish: SelectorRequirement) -> bool:
+        value = labels.get(wish.key)
+        return {"In": value in wish.values, "NotIn": value not in wish.values, "Exists": value is not None, "DoesNotExist": value is None}[
+            wish.operator
+        ]
+
+    assert pod.spec.affinity is None or pod.spec.affinity.node_affinity
+    required = pod.spec.affinity.node_affinity.required if pod.spec.affinity and pod.spec.affinity.node_affinity else None
+    terms = required.node_selector_terms if required else ()
+    plain = all(labels.get(key) == value for key, value in pod.spec.node_selector.items())
+    return plain and (not terms or any(all(met(wish) for wish in term.match_expressions) for term in terms))
+
+
+@given(
+    some.lists(LABELS, min_size=1, max_size=6),
+    some.lists(some.lists(WISH, min_size=1, max_size=3), max_size=3),
+    some.dictionaries(some.sampled_from([ZONE, DISK, "rack"]), some.sampled_from(["a", "ssd", "1"]), max_size=2),
+)
+def test_exactly_the_nodes_that_kubernetes_accepts_are_left(
+    labels: list[dict[str, str]], terms: list[list[tuple[str, str, list[str]]]], selector: dict[str, str]
+) -> None:
+    pod = a_pod(*terms, **selector)
+    nodes = {f"n{number}": each for number, each in enumerate(labels)}
+    rooms = {name: room(*features_from(each, MAPPED)) for name, each in nodes.items()}
+    good = {name for name, each in nodes.items() if _accepts(each, pod)}
+    refused = {name: "no" for name in nodes if name not in good}
+    found = where([pod], [refused], rooms, partition="bridge", mapped=MAPPED)
+    if not good:
+        assert found.nowhere
+        return
+    features = {feature for each in rooms.values() for feature in each.features}
+    constraint = constraint_of(pod, MAPPED, features)
+    excluded = {name for words in put_on(JobDescription(), found).excluded_nodes or () for name in expand(words)}
+    left = {name for name in nodes if constraint.holds(rooms[name].features) and name not in excluded}
+    assert left == good

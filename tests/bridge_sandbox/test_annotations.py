@@ -1,0 +1,209 @@
+"""Every job annotation: what it says reaches Slurm, and shows in `scontrol show job`; and a malformed value is refused by the webhook on each kind that can carry it."""
+
+import re
+from typing import Any
+
+import pytest
+
+from slinky.bridge.annotations import SUFFIXES
+from slinky.bridge.keys import JOB_ID, SETTINGS
+from slinky.kube import ApiError
+from tests.bridge_sandbox.conftest import Team
+
+pytestmark = pytest.mark.sandbox
+
+# Suffix → what is said, and what `scontrol show job` shows then. WAITS is a job that waits, NODES two nodes of the partition.
+SINGLE = {
+    "account": ("physics", "Account=physics"),
+    "begin": ("2030-01-31T18:00", "EligibleTime=2030-01-31T18:00:00"),
+    "comment": ("for the paper", "Comment=for the paper"),
+    "constraints": ("bridge", "Features=bridge "),
+    "cpu-per-task": ("3", "CPUs/Task=3"),
+    "deadline": ("2030-01-31T18:00:00Z", "Deadline=2030-01-31T18:00:00"),
+    "dependency": ("afterany:WAITS", "Dependency=afterany:WAITS(unfulfilled)"),
+    "exclude": ("NODES", "ExcNodeList=NODES"),
+    "exclusive": ("true", "OverSubscribe=NO"),
+    "gres": ("gpu:2", "TresPerNode=gres/gpu:2"),
+    "group-id": ("daemon", "GroupId=daemon(1)"),
+    "job-name": ("my job", "JobName=my job"),
+    "licenses": ("matlab:2", "Licenses=matlab:2"),
+    "mem-per-node": ("3Gi", "MinMemoryNode=3G"),
+    "nice": ("77", "Nice=77"),
+    "partition": ("bridge", "Partition=bridge"),
+    "prefer": ("bridge", "Prefer=bridge"),
+    "priority": ("4711", "Priority=4711"),
+    "qos": ("low", "QOS=low"),
+    "reservation": ("RESERVATION", "Reservation=RESERVATION"),
+    "timelimit": ("1:30:00", "TimeLimit=01:30:00"),
+    "user-id": ("alice", "UserId=alice("),
+    "wckey": ("paper", "WCKey=paper"),
+}
+GANG = {
+    "contiguous": ("true", "Contiguous=1"),
+    "gang": ("true", "NumTasks=2"),
+    "max-nodes": ("1", "NumNodes=1 "),
+    "min-nodes": ("2", "NumNodes=2 "),
+    "ntasks-per-node": ("1", "NtasksPerN:B:S:C=1:0:*:"),
+    "segment": ("1", "SegmentSize=1"),
+    "switches": ("1@1:00:00", "Switches=1@01:00:00"),
+}
+NOT_FOR_SLURM = {"signal"}  # the bridge delivers it itself
+
+WRONG = {
+    "account": "a b",
+    "begin": "tomorrow",
+    "comment": "two\nlines",
+    "constraints": "",
+    "contiguous": "maybe",
+    "cpu-per-task": "0",
+    "deadline": "never",
+    "dependency": "afterok",
+    "exclude": "n[1-",
+    "exclusive": "perhaps",
+    "gang": "2",
+    "gres": "gpu;2",
+    "group-id": "a b",
+    "job-name": "",
+    "licenses": "matlab:x",
+    "max-nodes": "0",
+    "mem-per-node": "much",
+    "min-nodes": "-1",
+    "nice": "very",
+    "ntasks-per-node": "0",
+    "partition": "a b",
+    "prefer": "",
+    "priority": "-1",
+    "qos": "a/b",
+    "reservation": "a b",
+    "segment": "x",
+    "signal": "USR3@60",
+    "switches": "1@soon",
+    "timelimit": "soon",
+    "user-id": "a b",
+    "wckey": "a b",
+}
+
+
+async def test_each_annotation_reaches_slurm_and_shows(team: Team) -> None:
+    assert SINGLE.keys() | GANG.keys() | NOT_FOR_SLURM == SUFFIXES, "each annotation that there is"
+    await team.create(team.pod("waits", said={"priority": "0"}))
+    (waits,) = await team.until_labelled("waits")
+    reservation = f"r-{team.partition.name}"
+    await team.head(
+        "scontrol",
+        "create",
+        f"ReservationName={reservation}",
+        "StartTime=now",
+        "Duration=60",
+        "Users=root",
+        f"Nodes={team.partition.nodes[3]}",
+    )
+    first = team.partition.nodes[0]
+    words = {"WAITS": str(waits), "NODES": first, "RESERVATION": reservation}
+
+    def told(text: str) -> str:
+        return re.sub("|".join(words), lambda found: words[found[0]], text)
+
+    try:
+        for suffix, (value, _) in SINGLE.items():
+            # Behind a job that waits they wait too, and are there to be looked at.
+            said = {"dependency": f"afterany:{waits}", suffix: told(value)}
+            await team.create(team.pod(suffix, said=said))
+        for suffix, (value, _) in GANG.items():
+            annotations = team.said(gang="true", dependency=f"afterany:{waits}") | {SETTINGS + suffix: value}
+            await team.create(_job(suffix, annotations, parallelism=2))
+        shown = {suffix: await _shown(team, suffix) for suffix in (*SINGLE, *GANG)}
+        missing = {suffix: told(line) for suffix, (_, line) in (SINGLE | GANG).items() if told(line) not in shown[suffix]}
+        assert not missing, "\n\n".join(f"{missing[suffix]} is not in\n{shown[suffix]}" for suffix in missing)
+    finally:
+        await team.head("scancel", f"--reservation={reservation}")
+
+        async def deleted() -> bool:
+            return not await team.head("squeue", "--noheader", f"--reservation={reservation}")
+
+        await team.until("nothing waited for the reservation", deleted)
+        await team.head("scontrol", "delete", f"ReservationName={reservation}")
+
+
+async def test_nodes_to_be_left_out_that_slurm_does_not_know_are_not_named_to_it(team: Team) -> None:
+    first = team.partition.nodes[0]
+    await team.create(team.pod("p", said={"exclude": f"{first},no-such-[1-2]", "priority": "0"}))
+    await team.until_labelled("p")
+    assert (await team.job_of("p")).excluded_nodes == first
+
+    async def told() -> bool:
+        path = f"/apis/events.k8s.io/v1/namespaces/{team.namespace}/events"
+        return b"names no-such-[1-2], which Slurm does not know: left out" in await team.kube.raw("GET", path)
+
+    await team.until("an Event said which nodes Slurm does not know", told)
+
+
+def _template() -> dict[str, Any]:
+    container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "100Mi"}}}
+    return {"spec": {"restartPolicy": "Never", "containers": [container]}}
+
+
+def _job(name: str, annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
+    meta = {"name": name, "annotations": annotations}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": _template(), **spec}}
+
+
+async def _shown(team: Team, name: str) -> str:
+    """What Slurm has of the pod of this name, or of those of the Job."""
+
+    async def labelled() -> bool:
+        return bool(await _job_id(team, name))
+
+    await team.until(f"{name} had a job", labelled)
+    return await team.head("scontrol", "show", "job", await _job_id(team, name))
+
+
+async def _job_id(team: Team, name: str) -> str:
+    for pod in await team.pods():
+        if pod.metadata.name == name or pod.metadata.labels.get("batch.kubernetes.io/job-name") == name:
+            return pod.metadata.labels.get(JOB_ID, "")
+    return ""
+
+
+def _roots() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Kind → path, and a document that is right but for its annotations."""
+    job = {"template": _template()}
+    replicated = [{"name": "a", "template": {"spec": job}}]
+    worker = {"size": 2, "workerTemplate": {"spec": {"containers": _template()["spec"]["containers"]}}}
+    return {
+        "Pod": ("/api/v1/namespaces/{}/pods", {"spec": _template()["spec"]}),
+        "Job": ("/apis/batch/v1/namespaces/{}/jobs", {"spec": job}),
+        "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets", {"spec": {"replicatedJobs": replicated}}),
+        "LeaderWorkerSet": (
+            "/apis/leaderworkerset.x-k8s.io/v1/namespaces/{}/leaderworkersets",
+            {"spec": {"replicas": 1, "leaderWorkerTemplate": worker}},
+        ),
+        "coscheduling PodGroup": ("/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups", {"spec": {"minMember": 2}}),
+        "PodGroup": (
+            "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups",
+            {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}},
+        ),
+    }
+
+
+async def _answer(team: Team, path: str, document: dict[str, Any], annotations: dict[str, str]) -> str:
+    """Of the API server and its webhooks, with nothing kept: empty where it would be made."""
+    api = path.split("/namespaces/")[0].removeprefix("/apis/").removeprefix("/api/")
+    kinds = {"pods": "Pod", "jobs": "Job", "jobsets": "JobSet", "leaderworkersets": "LeaderWorkerSet", "podgroups": "PodGroup"}
+    meta = {"name": "probe", "annotations": annotations}
+    body = {"apiVersion": api, "kind": kinds[path.rpartition("/")[2]], "metadata": meta, **document}
+    try:
+        await team.kube.raw("POST", path.format(team.namespace), body=body, parameters={"dryRun": "All"})
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("kind", _roots())
+async def test_a_malformed_annotation_is_refused_on_each_kind_that_can_carry_it(team: Team, kind: str) -> None:
+    assert WRONG.keys() == SUFFIXES, "each annotation that there is"
+    path, document = _roots()[kind]
+    assert not await _answer(team, path, document, team.said(timelimit="5")), "what is right is let through"
+    for suffix, value in WRONG.items():
+        answer = await _answer(team, path, document, {SETTINGS + suffix: value})
+        assert f"annotation {SETTINGS}{suffix} is {value!r}, and must be " in answer

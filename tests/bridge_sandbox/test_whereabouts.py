@@ -1,0 +1,159 @@
+"""Where pods may go, on the real servers: what Kubernetes refuses, Slurm is told beforehand; what it is told stays true while the job waits; and where both still disagree, the workload goes back into the queue."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from slinky.bridge.keys import JOB_ID
+from slinky.kube import EVENTS, NODES
+from slinky.sandbox.bridge import SandboxBridge
+from slinky.slurm import expand
+from tests.bridge_sandbox.conftest import Team
+
+pytestmark = pytest.mark.sandbox
+
+TAINT = {"key": "only", "value": "others", "effect": "NoSchedule"}
+
+
+@asynccontextmanager
+async def labelled(team: Team, labels: dict[str, dict[str, str]]) -> AsyncIterator[None]:
+    """Nodes with these labels, for the time of a test."""
+    for node, said in labels.items():
+        await team.kube.patch(NODES, node, {"metadata": {"labels": said}})
+    try:
+        yield
+    finally:
+        for node, said in labels.items():
+            await team.kube.patch(NODES, node, {"metadata": {"labels": dict.fromkeys(said)}})
+
+
+@asynccontextmanager
+async def tainted(team: Team, *nodes: str) -> AsyncIterator[None]:
+    before = {node: (await team.kube.get(NODES.untyped, node)).get("spec", {}).get("taints") for node in nodes}
+    for node in nodes:
+        await team.kube.patch(NODES, node, {"spec": {"taints": [*(before[node] or ()), TAINT]}})
+    try:
+        yield
+    finally:
+        for node in nodes:
+            await team.kube.patch(NODES, node, {"spec": {"taints": before[node]}})
+
+
+def with_spec(pod: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return pod | {"spec": pod["spec"] | spec}
+
+
+async def excluded(team: Team, name: str) -> set[str]:
+    return set(expand((await team.job_of(name)).excluded_nodes or ""))
+
+
+async def test_a_node_selector_is_told_to_slurm_as_nodes_to_leave_out(team: Team) -> None:
+    good, *others = team.partition.nodes
+    async with labelled(team, {good: {"disk": "ssd"}}):
+        await team.create(with_spec(team.pod("p"), nodeSelector={"disk": "ssd"}))
+        [pod] = await team.until_running("p")
+        assert pod.spec.node_name == good
+        assert await excluded(team, "p") == set(others)
+
+
+async def test_a_mapped_label_is_told_as_a_constraint(team: Team, bridge: SandboxBridge) -> None:
+    assert bridge
+    *others, good = team.partition.nodes
+    async with labelled(team, {good: {"example.com/zone": "z9"}}):
+
+        async def has_feature() -> bool:
+            return "zone=z9" in (await team.slurm.nodes.get(good)).features
+
+        await team.until(f"{good} had the feature", has_feature)
+        await team.create(with_spec(team.pod("p"), nodeSelector={"example.com/zone": "z9"}))
+        [pod] = await team.until_running("p")
+        job = await team.job_of("p")
+        assert (pod.spec.node_name, job.features, job.excluded_nodes) == (good, "zone=z9", "")
+        assert others
+
+
+async def test_taints_that_are_not_tolerated_keep_pods_away_and_tolerations_do_not(team: Team) -> None:
+    free, *shut = team.partition.nodes
+    async with tainted(team, *shut):
+        tolerating = [{"key": "only", "operator": "Exists"}]
+        await team.create_all([team.pod(f"p{n}") for n in range(3)])
+        pods = await team.until_running("p0", "p1", "p2")
+        assert {pod.spec.node_name for pod in pods} == {free}
+        await team.create(with_spec(team.pod("t", said={"exclusive": "true"}), tolerations=tolerating))
+        [pod] = await team.until_running("t")
+        assert pod.spec.node_name in shut
+
+
+async def test_what_no_node_will_take_waits_with_the_reason_and_goes_when_one_will(team: Team) -> None:
+    await team.create(with_spec(team.pod("p"), nodeSelector={"color": "mauve"}))
+    message = await team.until_condition("p", "Parked")
+    assert "color" in message
+    scheduled = (await team.get("p")).condition("PodScheduled")
+    assert scheduled
+    assert scheduled.reason == "Unschedulable"
+    async with labelled(team, {team.partition.nodes[2]: {"color": "mauve"}}):
+        [pod] = await team.until_running("p")
+        assert pod.spec.node_name == team.partition.nodes[2]
+
+
+async def test_a_job_that_waits_is_told_when_nodes_change(team: Team) -> None:
+    """It waits behind a pod that has the only node it may use; then another node gets the label."""
+    first, second, *_ = team.partition.nodes
+    async with labelled(team, {first: {"disk": "ssd"}}):
+        await team.create(with_spec(team.pod("has", said={"exclusive": "true"}), nodeSelector={"disk": "ssd"}))
+        await team.until_running("has")
+        await team.create(with_spec(team.pod("waits"), nodeSelector={"disk": "ssd"}))
+        [job_id] = await team.until_labelled("waits")
+        assert second in await excluded(team, "waits")
+        async with labelled(team, {second: {"disk": "ssd"}}):
+            [pod] = await team.until_running("waits")
+            assert pod.spec.node_name == second
+            assert pod.metadata.labels[JOB_ID] == str(job_id)
+
+
+async def test_a_node_that_turns_out_wrong_at_binding_sends_the_pod_back_into_the_queue_with_its_age(team: Team) -> None:
+    """Host ports of a pod that Slurm knows nothing of: taken after the job was submitted, and before it starts."""
+    nodes = team.partition.nodes
+    await team.create(with_port(team.pod("waits", said={"priority": "0"}), 7001))
+    [held] = await team.until_labelled("waits")
+    for number, node in enumerate(nodes[:3]):
+        foreign = with_port(team.pod(f"foreign{number}"), 7001)
+        await team.create(with_spec(foreign, nodeName=node, schedulerName="somebody-else"))
+    await team.head("scontrol", "update", f"jobid={held}", "priority=4321")
+    [pod] = await team.until_running("waits")
+    assert pod.spec.node_name == nodes[3]
+
+
+async def test_pods_that_keep_apart_are_on_different_nodes(team: Team) -> None:
+    apart = {"labelSelector": {"matchLabels": {"app": "spread"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    pods = [with_spec(team.pod(f"p{number}", labels={"app": "spread"}), affinity=affinity) for number in range(4)]
+    await team.create_all(pods)
+    found = await team.until_running(*(f"p{number}" for number in range(4)))
+    assert {pod.spec.node_name for pod in found} == set(team.partition.nodes)
+    await team.create(with_spec(team.pod("fifth", labels={"app": "spread"}), affinity=affinity))
+    assert "anti-affinity" in await team.until_condition("fifth", "Parked")
+
+
+def with_port(pod: dict[str, Any], port: int) -> dict[str, Any]:
+    [container] = pod["spec"]["containers"]
+    ports = [{"containerPort": port, "hostPort": port}]
+    return with_spec(pod, containers=[container | {"ports": ports}])
+
+
+async def test_a_pod_of_somebody_else_that_fills_the_node_sends_ours_elsewhere(team: Team) -> None:
+    """62 of 64 CPUs are taken by a pod that Slurm does not know of: ours is given another node after a while, and an Event tells why."""
+    first = team.partition.nodes[0]
+    foreign = with_spec(team.pod("foreign", cpus=62), nodeName=first, schedulerName="somebody-else")
+    await team.create(foreign)
+    await team.create(team.pod("ours", cpus=4))
+    [pod] = await team.until_running("ours")
+    assert pod.spec.node_name != first
+
+    async def told() -> bool:
+        events = (await team.kube.list(EVENTS, team.namespace)).items
+        return any(event.reason == "Requeued" and event.regarding.name == "ours" for event in events)
+
+    await team.until("an Event told why", told)
