@@ -26,6 +26,7 @@ from slinky.bridge.slurm_nodes import FITS
 from slinky.bridge.submission import Submission, submission_of
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.translate import Site, translate
+from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.whereabouts import Whereabouts, put_on_all
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey
@@ -55,7 +56,7 @@ class Silent:
 class World:
     """Pods as Kubernetes has them, jobs as Slurm has them. `acts` is what was done, in order. Both change at once, and the watch shows it at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, storage: "Callable[[World], VolumeBinder] | None" = None) -> None:
         self.pods: Cache[Pod] = Cache()
         self.kube_jobs: Cache[KubeJob] = Cache()
         self.nodes: Cache[Node] = Cache()
@@ -86,6 +87,7 @@ class World:
         me: Any = self
         self.window = Window(10, 10)
         poller = JobPoller(me, lambda job_id: self.loop.job_changed(job_id))
+        volumes = storage(self) if storage else None
         self.loop = Reconciler(
             me,
             self.membership,
@@ -93,10 +95,11 @@ class World:
             Jobs(me, poller, "c1"),
             poller,
             Submitter(me, teller, Directions(self, me, {}), poller, teller, metrics, lambda _: self.granted),  # type: ignore[arg-type]
-            lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake),  # type: ignore[arg-type]
+            lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake, volumes),  # type: ignore[arg-type]
             self.window,
             teller,  # type: ignore[arg-type]
             metrics,
+            volumes.hold if volumes else lambda *_: "",
         )
         self.poller = poller
         self.metrics = metrics
@@ -128,7 +131,7 @@ class World:
     async def site_for(self, _: Workload) -> Site:
         return SITE
 
-    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = ()) -> Submission:
+    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = (), _: Site | None = None) -> Submission:
         self.tries += 1
         await asyncio.sleep(0.01)
         self.check()
@@ -149,6 +152,12 @@ class World:
             self.down = True
             raise OutcomeUnknownError("the connection broke")
         return submission_of(job_id, description)
+
+    async def begin(self) -> None:
+        pass
+
+    def adopting(self, *_: object) -> None:
+        pass
 
     async def find(self, workload: Workload) -> Submission | None:
         self.check()
@@ -211,6 +220,9 @@ class World:
 
     def refusals(self, _: Pod) -> dict[str, str]:
         return self.seen_unfit
+
+    def is_short(self, _: Pod) -> bool:
+        return False
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
         return next(((pod, why) for pod, node in placements if (why := self.refusal(pod, node))), None)
@@ -288,9 +300,9 @@ class World:
         return not (loop.known or loop._workload_of_job or self.poller.following or self.window.inside or self.window.waiting)
 
 
-def told(story: Callable[[World], Any]) -> None:
+def told(story: Callable[[World], Any], storage: Callable[[World], VolumeBinder] | None = None) -> None:
     async def whole() -> None:
-        world = World()
+        world = World(storage)
         async with world.running():
             await story(world)
 

@@ -37,11 +37,11 @@ class World:
         self.teller = Teller(me, me, me, StatusSettings(seconds=30, rate=10))
         self.teller.standings = lambda _: [([self.pod], self.said)]
 
-    async def get(self, job_id: int) -> Job:
+    async def parts(self, job_id: int) -> list[Job]:
         self.questions += 1
         if self.down:
             raise UnavailableError("slurmctld is not there")
-        return Job(job_id=job_id, partition="bridge", state_reason=self.reason)
+        return [Job(job_id=job_id, partition="bridge", state_reason=self.reason)]
 
     async def patch(self, _: object, name: str, change: dict[str, Any], *__: object, **___: object) -> None:
         if self.gone:

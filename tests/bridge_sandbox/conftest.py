@@ -127,7 +127,7 @@ class Team:
         await self.until(f"sacct said {line}", told)
 
     async def delete_all(self) -> None:
-        await self.kube.raw("DELETE", f"/api/v1/namespaces/{self.namespace}/pods", body={"gracePeriodSeconds": 0})
+        await self.kube.raw("DELETE", f"/api/v1/namespaces/{self.namespace}/pods", body={"gracePeriodSeconds": 0}, seconds=180)
 
 
 # What the tests say about their jobs.
@@ -195,5 +195,5 @@ async def open_team(sandbox: Sandbox, partition: Partition, label: str = "on", *
         async def empty() -> bool:
             return not await team.pods()
 
-        await team.until("all pods were gone", empty)
+        await team.until("all pods were gone", empty, 180)
         await kube.delete(NAMESPACES, name)

@@ -28,6 +28,11 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     left: tuple[int, ...] = ()
     hetjob_id: int = 0
     ranks: tuple[int, ...] = ()
+    where: str = ""
+    count: int = 1  # of its pods, of which `pods` names as many as there was room for
+    pods: tuple[str, ...] = ()
+    submitted: float = 0.0  # seconds since 1970, as Slurm says
+    started: float = 0.0
 
     @property
     def is_over(self) -> bool:
@@ -51,8 +56,20 @@ def found_in(job: Job, cluster: str) -> Found | None:
     key = WorkloadKey.parse(marking.workload) if marking else None
     if marking is None or key is None:
         return None
-    left = () if job.is_finished else (job.job_id,)
-    return Found(key, submission_of(job.job_id, job), marking.marker, left, job.hetjob_id, marking.ranks)
+    submitted, started = (float(moment) if isinstance(moment, int) else 0.0 for moment in (job.submit_time, job.start_time))
+    return Found(
+        key,
+        submission_of(job.job_id, job),
+        marking.marker,
+        () if job.is_finished else (job.job_id,),
+        job.hetjob_id,
+        marking.ranks,
+        marking.where,
+        marking.count,
+        marking.pods,
+        submitted,
+        0.0 if job.is_pending else started,
+    )
 
 
 def whole(found: Iterable[Found]) -> list[Found]:
@@ -67,9 +84,9 @@ def whole(found: Iterable[Found]) -> list[Found]:
             together += group
             continue
         group = [leader, *sorted((part for part in group if part is not leader), key=lambda part: part.submission.job_id)]
-        hetjob = hetjob_of([part.submission for part in group], [part.ranks for part in group])
+        hetjob = hetjob_of([part.submission for part in group], [(part.ranks, part.where) for part in group])
         left = tuple(job_id for part in group for job_id in part.left)
-        together.append(Found(leader.key, hetjob, leader.marker, left, job_id))
+        together.append(msgspec.structs.replace(leader, submission=hetjob, left=left, hetjob_id=job_id, ranks=()))
     return together
 
 

@@ -124,6 +124,7 @@ class Leadership:
             for name, service in self._others.items():
                 tasks.create_task(service(), name=name)
             tasks.create_task(self._slurm_nodes.run(), name="Slurm's nodes")
+            await self._executor.begin()
             await self._adopt()
             tasks.create_task(self.poller.run(), name="jobs")
             tasks.create_task(self._teller.run(), name="status")
@@ -154,6 +155,7 @@ class Leadership:
             by_key.setdefault(by_label.get(job.submission.job_id, job.key), []).append(job)
         strays = 0
         for key, jobs in by_key.items():
+            self._executor.adopting(key, self._membership.pods(key), jobs)
             pods = self._membership.pods(key)
             awaited = self.reconciler.succession.prospects(key).awaited
             inherited = inheritance(self._executor.site.cluster, key, pods, jobs, awaited=awaited)
@@ -169,8 +171,12 @@ class Leadership:
                 self._key_of_stray[job_id] = key
                 self._strays.add_after(job_id, STRAY_SECONDS)
         log.info("leading: %d workloads, %d jobs of theirs in Slurm, %d jobs without pods", len(keys), len(found) - strays, strays)
-        for key in keys:
+        for key in sorted(keys, key=self._age):  # as they came: who waits for the window keeps its place
             self.reconciler.queue.add(key)
+
+    def _age(self, key: WorkloadKey) -> float:
+        made = (pod.metadata.creation_timestamp for pod in self._membership.pods(key))
+        return max((moment.timestamp() for moment in made if moment is not None), default=0.0)
 
     async def _end_stray(self, job_id: int) -> None:
         """A job of ours that no pod belongs to: ended, if that is still so and it is still ours."""

@@ -63,6 +63,7 @@ class Known(msgspec.Struct, gc=False):
     parked_until: float = 0.0
     parked: str = ""  # why
     parked_for: JobSettings | None = None  # what was said then, where something else is to be judged at once
+    unknown_nodes: frozenset[str] = frozenset()  # that it is to leave out, and that Slurm was not told of, as it does not know them
     parkings: int = 0  # in a row
     too_large: bool = False  # parked because no node could hold it, not for what Slurm said
     missing_since: float = 0.0

@@ -208,7 +208,7 @@ class Settings(_Section, frozen=True):
     checkpoint_signals: Annotated[
         bool,
         Help(
-            "Deliver the signal of annotation `signal` to containers before their job ends, by a command in the container: needs the right to pods/exec. Where it is off, such pods get an Event instead."
+            "Deliver the signal of annotation `signal` to containers before their job ends, by a command in the container: needs the right to pods/exec. Where it is off, the annotation is refused."
         ),
     ] = True
     windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
@@ -220,11 +220,23 @@ class Settings(_Section, frozen=True):
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
     leader: Annotated[LeaderSettings, Help("Leader election.")] = LeaderSettings()
     status: Annotated[StatusSettings, Help("What is written on pods for people.")] = StatusSettings()
+    shadow: Annotated[
+        bool,
+        Help(
+            "Shadow mode: pods are left to their own scheduler and nothing is written on them; Slurm gets their jobs all the same, and what it would have done is reported (docs/shadow.md)."
+        ),
+    ] = False
+    shadow_report_seconds: Annotated[float, Help("How often shadow mode writes its report, the ConfigMap `slurm-bridge-shadow`.")] = 60.0
     volumes: Annotated[VolumeSettings, Help("Pods with volume claims.")] = VolumeSettings()
     namespace: Annotated[
         str, Help("Namespace of the bridge itself, for its Lease, Secret and Service; the pod's own where it is empty, else `slinky`.")
     ] = ""
     health_port: Annotated[int, Help("Port of /livez, /readyz and /metrics.")] = 8081
+
+    @property
+    def fails_open(self) -> bool:
+        """Whether pods pass where the webhook does not answer; a shadow is never in the way."""
+        return self.admission.fail_open or self.shadow
 
     def manages(self, namespace: str, labels: dict[str, str]) -> bool:
         """Does Slurm schedule the pods of this namespace?"""
@@ -276,6 +288,10 @@ def _checked(settings: Settings, path: Path) -> Settings:
         if not _GRES.fullmatch(gres):
             raise SettingsError(
                 f"{path}: gres.{resource} is {gres!r}; it must be a GRES as Slurm names it, such as gpu, gpu:h100 or mig:1g.10gb"
+            )
+        if gres.partition(":")[0] in ("shard", "mps"):
+            raise SettingsError(
+                f"{path}: gres.{resource} is {gres!r}: on nodes made at run time Slurm's own shard and mps cannot be used any more once slurmctld was restarted; give shared devices a GRES name of their own"
             )
     if wrong := next(mistakes(settings.policy, settings.priority_classes), None):
         raise SettingsError(f"{path}: {wrong}")

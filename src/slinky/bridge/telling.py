@@ -84,7 +84,7 @@ class Teller:
 
     async def _asked(self, job_id: int) -> Standing | None:
         try:
-            return standing_of(await self._slurm.jobs.get(job_id), dt.datetime.now(dt.UTC))
+            return standing_of(await self._slurm.jobs.parts(job_id), dt.datetime.now(dt.UTC))
         except NoSuchJobError:
             return None
 
