@@ -121,6 +121,7 @@ class Keeper:
         if (due := self._told_at.get(key, float("-inf")) + STILL_SECONDS) > now:
             self.queue.add_after(key, due - now)
             return
+        workload, unknown = await self._directions.known_only(workload)
         site = await self._executor.site_for(workload)
         if len(known.job_ids) == 1:
             site = msgspec.structs.replace(site, no_hetjobs=site.no_hetjobs or "its job is one")
@@ -133,7 +134,8 @@ class Keeper:
             known.rejected = nowhere
             self._look(key)
             return
-        before, known.where = known.where, after
+        before, known.where = known.where if unknown == known.unknown_nodes else None, after
+        known.unknown_nodes = unknown
         told = False
         for number, (job_id, wanted) in enumerate(zip(known.job_ids, put_on_all(jobs, after), strict=False)):
             had = (

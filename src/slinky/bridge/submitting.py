@@ -64,7 +64,10 @@ class Submitter:
         settled = self._settled(workload, known)
         if settled is None:
             return False
-        workload = await self._on_known_nodes(settled)
+        workload, unknown = await self._directions.known_only(settled)
+        if unknown and unknown != known.unknown_nodes:
+            self._teller.unknown_nodes(workload.pods, unknown)
+        known.unknown_nodes = unknown
         site = await self._executor.site_for(workload)
         jobs = components(workload, site)
         whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
@@ -72,7 +75,7 @@ class Submitter:
             site = msgspec.structs.replace(site, no_hetjobs=why)
             jobs = components(workload, site)
             whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
-        known.depends_on_pods = any(map(depends_on_pods, workload.pods))
+        known.depends_on_pods = any(map(depends_on_pods, workload.pods)) or self._directions.are_short(workload.pods)
         if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
             self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)
             return False
@@ -163,17 +166,6 @@ class Submitter:
         except PolicyError as error:
             self.park(workload.key, known, workload.pods, str(error), said=workload.settings)
             return None
-
-    async def _on_known_nodes(self, workload: Workload) -> Workload:
-        """Nodes to be left out that Slurm does not know are not named to it: it would refuse the job."""
-        if not workload.settings.exclude:
-            return workload
-        unknown = await self._slurm_nodes.unknown(workload.settings.exclude)
-        if not unknown:
-            return workload
-        self._teller.unknown_nodes(workload.pods, unknown)
-        rest = tuple(name for name in workload.settings.exclude if name not in unknown)
-        return msgspec.structs.replace(workload, settings=msgspec.structs.replace(workload.settings, exclude=rest))
 
     async def settle(self, workload: Workload, known: Known) -> bool:
         """Whether a submit whose answer was lost made a job, which it has then, whatever became of its pods meanwhile."""

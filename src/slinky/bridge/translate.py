@@ -129,7 +129,7 @@ def whereto(pod: Pod) -> str:
 
 def _part(workload: Workload, ranks: Iterable[int]) -> Workload:
     everyone = workload.everyone
-    return msgspec.structs.replace(workload, pods=tuple(everyone[rank] for rank in ranks))
+    return msgspec.structs.replace(workload, pods=tuple(everyone[rank] for rank in ranks), coming=())
 
 
 def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescription:
