@@ -7,7 +7,7 @@ import pytest
 
 from slinky.bridge.annotations import JobSettings, read_settings
 from slinky.bridge.grants import Grants
-from slinky.bridge.keys import POLICY
+from slinky.bridge.keys import POLICY, SETTINGS
 from slinky.bridge.policy import Grant, Policy, PolicyError
 from slinky.bridge.settings import Settings
 from slinky.bridge.workload import Workload, WorkloadKey
@@ -232,3 +232,10 @@ def test_a_namespace_that_is_not_known_yet_has_no_grant_where_labels_matter() ->
     assert second.settle(said()).account == "two"
     assert told == ["lab", "lab"]
     assert Grants(policy({"qos": "x"}), Cache()).of("elsewhere") is not None
+
+
+def test_where_signals_are_switched_off_the_annotation_is_refused() -> None:
+    said = read_settings({f"{SETTINGS}signal": "USR1@300"})
+    assert Policy(Settings()).grant("lab", {}).refusals(said) == []
+    [why] = Policy(Settings(checkpoint_signals=False)).grant("lab", {}).refusals(said)
+    assert why.startswith(f"annotation {SETTINGS}signal is 'USR1', and the site delivers no signals")

@@ -23,11 +23,13 @@ UNMAPPED = "the pods of this gang are to be on nodes of one {label}, which Slurm
 
 
 class Judgement(Protocol):
-    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
+    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. `is_short`: whether a node refuses it only for what other pods there take. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
 
     def refusal(self, pod: Pod, node: str) -> str: ...
 
     def refusals(self, pod: Pod) -> Mapping[str, str]: ...
+
+    def is_short(self, pod: Pod) -> bool: ...
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None: ...
 
@@ -64,6 +66,10 @@ class Directions:
             return workload, unknown
         rest = tuple(name for name in said.exclude if name not in unknown)
         return msgspec.structs.replace(workload, settings=msgspec.structs.replace(said, exclude=rest)), unknown
+
+    def are_short(self, pods: Sequence[Pod]) -> bool:
+        """Whether a node is left out only because it is full now, of something that Slurm does not count."""
+        return any(map(self._judgement.is_short, pods))
 
     async def _of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, float], one_of: str) -> Whereabouts:
         now = asyncio.get_running_loop().time()

@@ -8,6 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from slinky.bridge.directions import Directions
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.memory import Known
@@ -121,6 +123,8 @@ class Keeper:
             return
         workload, unknown = await self._directions.known_only(workload)
         site = await self._executor.site_for(workload)
+        if len(known.job_ids) == 1:
+            site = msgspec.structs.replace(site, no_hetjobs=site.no_hetjobs or "its job is one")
         jobs = components(workload, site)
         after = await self._directions.of(jobs, members(workload, site), known.avoided)
         if nowhere := next((found.nowhere for found in after if found.nowhere), ""):

@@ -47,6 +47,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     time_limit: int = 0
     max_time_limit: int = 0
     window: int = 0
+    signals: bool = True
     classes: Mapping[str, PriorityClass] = {}
 
     def refusals(self, said: JobSettings, priority_class: str = "", time_limit: int | None = None) -> list[str]:
@@ -93,6 +94,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{_annotation('exclusive', {'none': 'true'}.get(said.exclusive, said.exclusive))}, and namespace {self.namespace} must share its nodes: leave it out"
         if said.dependency and not self.dependency:
             yield f"{_annotation('dependency', said.dependency)}, and namespace {self.namespace} may name no jobs to wait for: leave it out"
+        if said.signal and not self.signals:
+            yield f"{_annotation('signal', said.signal.name)}, and the site delivers no signals (checkpointSignals is off): leave it out"
         if self.max_time_limit and (said.time_limit or time_limit or 0) > self.max_time_limit:
             what = (
                 _annotation("time_limit", f"{said.time_limit} minutes")
@@ -150,6 +153,7 @@ class Policy:
         self._default = settings.policy.default
         self._partition = settings.partition
         self._window = settings.windows.namespace
+        self._signals = settings.checkpoint_signals
         self._classes = {each.name: each for each in settings.priority_classes}
         said = [self._default, *self._rules]
         self.needs_labels = any(grant.from_labels for grant in said) or any(rule.selector is not None for rule in self._rules)
@@ -176,6 +180,7 @@ class Policy:
             time_limit=said.time_limit or 0,
             max_time_limit=said.max_time_limit or 0,
             window=said.window or self._window,
+            signals=self._signals,
             classes=self._classes,
         )
 

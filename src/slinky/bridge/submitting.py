@@ -8,6 +8,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+import msgspec
+
 from slinky.bridge.annotations import JobSettings
 from slinky.bridge.directions import Directions
 from slinky.bridge.executor import Executor
@@ -69,7 +71,11 @@ class Submitter:
         site = await self._executor.site_for(workload)
         jobs = components(workload, site)
         whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
-        known.depends_on_pods = any(map(depends_on_pods, workload.pods))
+        if len(jobs) > 1 and (why := await self._slurm_nodes.too_few(put_on_all(jobs, whereabouts))):
+            site = msgspec.structs.replace(site, no_hetjobs=why)
+            jobs = components(workload, site)
+            whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
+        known.depends_on_pods = any(map(depends_on_pods, workload.pods)) or self._directions.are_short(workload.pods)
         if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
             self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)
             return False
@@ -81,7 +87,7 @@ class Submitter:
             self.park(workload.key, known, workload.pods, missing, too_large=True, said=said)
             return False
         try:
-            submission = await self._executor.submit(workload, whereabouts)
+            submission = await self._executor.submit(workload, whereabouts, site)
         except SlurmError as error:
             if any(found != EVERYWHERE for found in whereabouts) and error.number in (INVALID_NODE_NAME, INVALID_FEATURE):
                 self._slurm_nodes.outdate()  # a node that was to be left out is gone, or the last one with a feature
@@ -98,7 +104,9 @@ class Submitter:
         known.where = whereabouts
         known.is_for(workload.uids)
         known.submitted_at = asyncio.get_running_loop().time()
-        if not submission.components and (why := one_for_all(workload, await self._executor.site_for(workload))):
+        if not submission.components and (
+            why := one_for_all(workload, site) or one_for_all(workload, await self._executor.site_for(workload))
+        ):
             self._teller.one_for_all(workload.pods[:1], why)
         self._metrics.submitted(workload.pods)
         if known.priority:
@@ -124,7 +132,8 @@ class Submitter:
 
     async def _catch_up(self, key: WorkloadKey, known: Known) -> None:
         try:
-            await self._executor.catch_up(known.job_id, known.priority)
+            for job_id in known.job_ids:
+                await self._executor.catch_up(job_id, known.priority)
         except SlurmError as error:
             log.warning("%s: job %d could not be given the priority of the one before it: %s", key, known.job_id, error)
         known.priority = 0

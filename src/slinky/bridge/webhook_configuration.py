@@ -234,7 +234,7 @@ def _webhook(
         "rules": rules,
         "namespaceSelector": namespaces,
         "matchConditions": [{"name": condition, "expression": expression} for condition, expression in conditions.items()],
-        "failurePolicy": "Ignore" if settings.admission.fail_open else "Fail",
+        "failurePolicy": "Ignore" if settings.fails_open else "Fail",
         "timeoutSeconds": SECONDS,
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],

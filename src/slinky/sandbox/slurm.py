@@ -18,7 +18,7 @@ __all__ = ["ACCOUNTING", "DATABASE", "accounts", "external_node", "parts", "writ
 
 CLUSTER = "sandbox"
 
-# More GRES types can be added by hand; those that run-time nodes bring must be known beforehand.
+# GRES that run-time nodes bring must be known beforehand: gpu, and some more to try.
 SLURM_CONF = """\
 ClusterName={cluster}
 SlurmctldHost=head({head})
@@ -52,7 +52,7 @@ PropagateResourceLimits=NONE
 
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
-GresTypes=gpu
+GresTypes=gpu,mig,hca
 Licenses=matlab:20
 SchedulerType=sched/backfill
 # A pod should not wait for the next round: schedule at each submit, look deep into the queue.
