@@ -23,6 +23,7 @@ from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.executor import Executor
 from slinky.bridge.foreign import shrunk
 from slinky.bridge.grants import Grants
+from slinky.bridge.group_status import GroupStatus
 from slinky.bridge.groups import PodGroups
 from slinky.bridge.judgement import KubernetesJudgement
 from slinky.bridge.keeping import says_other
@@ -161,8 +162,14 @@ class Bridge:
             foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=shrunk)
             reflectors["other pods"] = foreign
             pods, others = own.cache, foreign.cache
-        groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
-        membership = Membership(pods, jobs.cache, self._touched, groups.get)
+        groups = PodGroups(
+            kube,
+            lambda group: membership.group_changed(group),
+            jobs=jobs.cache,
+            members=lambda key: membership.pods(key),
+            look=self._touched,
+        )
+        membership = Membership(pods, jobs.cache, self._touched, groups.get, groups.part)
         grants = Grants(Policy(settings), namespaces.cache, self._namespace_changed)
         ledger = Ledger([pods], nodes.cache, foreign=[others], mapped=settings.gres)
         surroundings = Surroundings([pods, others], nodes.cache, namespaces.cache, release=await self._release(kube))
@@ -225,7 +232,10 @@ class Bridge:
                 grants.of,
                 feature_labels=settings.nodes.feature_labels,
                 volumes=binder(),
+                gangs=settings.gangs,
             )
+            if settings.gangs.write_status and played is None:
+                leadership.also(GroupStatus(kube, pods, groups, settings.status, self._may_act).run, "group status")
             if settings.nodes.register:
                 controller = NodeController(
                     nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry

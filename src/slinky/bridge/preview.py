@@ -25,11 +25,14 @@ from slinky.bridge.groupapis import (
     group_from,
     workload_behind,
 )
+from slinky.bridge.jobsets import JobSet
+from slinky.bridge.leaderworkersets import LeaderWorkerSet
 from slinky.bridge.membership import Membership
 from slinky.bridge.policy import Grant, Policy, PolicyError
 from slinky.bridge.preview_directions import DirectionsError, directed
 from slinky.bridge.preview_words import Preview, described
 from slinky.bridge.quantities import QuantityError
+from slinky.bridge.roots import Root, group_of_root, part_in
 from slinky.bridge.settings import Settings
 from slinky.bridge.translate import components
 from slinky.bridge.workload import PodGroup, WorkloadKey, rank_of, workload_of
@@ -74,6 +77,7 @@ class _World:
         self._pods: Cache[Pod] = Cache()
         self._jobs: Cache[Job] = Cache()
         self._groups: dict[tuple[str, str, str], GroupObject] = {}
+        self._roots: dict[tuple[str, str, str], Root] = {}
         self._workloads: dict[tuple[str, str], KubeObject] = {}
         self._refused: list[Preview] = []
         self._warnings: dict[str, list[str]] = {}  # by the UID of the pod or of its root
@@ -114,6 +118,12 @@ class _World:
                     self._jobs.put(msgspec.convert(found, Job))
                 case "PodGroup" | "Workload":
                     self._take_group(found)
+                case "JobSet":
+                    self._roots["JobSet", found["metadata"]["namespace"], found["metadata"]["name"]] = msgspec.convert(found, JobSet)
+                case "LeaderWorkerSet":
+                    self._roots["LeaderWorkerSet", found["metadata"]["namespace"], found["metadata"]["name"]] = msgspec.convert(
+                        found, LeaderWorkerSet
+                    )
         if not pods and root["kind"] not in ("PodGroup", "Workload"):
             self.skipped.append(f"{title(root)}: it asks for no pods")
 
@@ -159,11 +169,17 @@ class _World:
     # What comes of it
 
     def workloads(self) -> list[Preview]:
-        membership = Membership(self._pods, self._jobs, lambda _: None, self._group)
+        membership = Membership(self._pods, self._jobs, lambda _: None, self._group, self._part)
         found = [self._preview(key, membership) for key in membership.keys()]  # noqa: SIM118 a method of its own
         return [*self._refused, *found]
 
+    def _part(self, named: WorkloadKey, pod: Pod) -> str:
+        root = self._roots.get((named.kind, named.namespace, named.object_name))
+        return part_in(root, pod) if root is not None else ""
+
     def _group(self, key: WorkloadKey) -> PodGroup | None:
+        if root := self._roots.get((key.kind, key.namespace, key.object_name)):
+            return group_of_root(root, key.part)
         found = self._groups.get((key.kind, key.namespace, key.object_name))
         if found is None:
             return None
@@ -180,7 +196,8 @@ class _World:
         made_by = ", ".join(title(root) for root in roots if root["kind"] != "Pod" and title(root) != name)
         told_of = {"workload": name, "made_by": made_by, "pods": tuple(str(pod.key) for pod in pods)}
         try:
-            workload = workload_of(key, pods, self._group(key), membership.job_of(pods[0]))
+            named = membership.named_group(pods[0]) if key.kind == "Pod" else key
+            workload = workload_of(key, pods, self._group(named) if named else None, membership.job_of(pods[0]))
             if workload is None:
                 return Preview(**told_of, warnings=(*warnings, f"it waits: {key} is not there"))  # type: ignore[arg-type]
             workload = self._grant(key.namespace).settled(workload)

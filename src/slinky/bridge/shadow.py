@@ -101,8 +101,8 @@ class ShadowExecutor(Executor):
             if named:
                 self._shadow.record.adopted(key, job.submission.job_id, job.submitted, job.started)
 
-    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = ()) -> Submission:
-        submission = await super().submit(workload, whereabouts)
+    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = (), site: Site | None = None) -> Submission:
+        submission = await super().submit(workload, whereabouts, site)
         self._shadow.record.submitted(workload.key, submission.job_id)
         return submission
 
@@ -144,7 +144,7 @@ class ShadowTeller(Teller):
         super().__init__(None, slurm, None, StatusSettings(), may_act)  # type: ignore[arg-type]
         self._shadow = shadow
         self._seconds = seconds
-        self.standings: Standings = lambda _: ([], None)
+        self.standings: Standings = lambda _: []
 
     def look(self, key: WorkloadKey, now: Snapshot, pods: Sequence[Pod]) -> None:
         self._shadow.record.looked(key, now, pods)

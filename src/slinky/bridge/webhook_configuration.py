@@ -163,7 +163,7 @@ def _changes_our_keys() -> str:
 def _may_say_something() -> str:
     """Whatever pods are made from has templates; a group has nothing but annotations. The old names too, which are warned of."""
     said = f"object.metadata.?annotations.orValue({{}}).exists(k, k.startsWith({_text(SETTINGS)}) || k.startsWith({_text(OLD_SETTINGS)}))"
-    return f"request.resource.resource != 'podgroups' || {said}"
+    return f"!(request.resource.resource in ['podgroups', 'workloads']) || {said}"
 
 
 def _changes_it() -> str:
@@ -185,6 +185,7 @@ def _workloads() -> list[Document]:
         ("leaderworkerset.x-k8s.io", "*", "leaderworkersets"),
         ("scheduling.x-k8s.io", "*", "podgroups"),
         ("scheduling.k8s.io", "*", "podgroups"),
+        ("scheduling.k8s.io", "*", "workloads"),
     ]
     return [_rule(group, version, ["CREATE", "UPDATE"], plural) for group, version, plural in kinds]
 

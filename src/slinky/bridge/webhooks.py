@@ -22,7 +22,7 @@ from slinky.kube import NAMESPACES, AdmissionRequest, AdmissionResponse, Cache, 
 __all__ = ["AdmissionMetrics", "ManagedNamespaces", "Webhooks", "named"]
 
 LOOK_UP_SECONDS = 2.0
-KINDS = frozenset({"Pod", "Job", "JobSet", "LeaderWorkerSet", "PodGroup"})
+KINDS = frozenset({"Pod", "Job", "JobSet", "LeaderWorkerSet", "PodGroup", "Workload"})
 OPERATIONS = frozenset({"CREATE", "UPDATE"})
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 

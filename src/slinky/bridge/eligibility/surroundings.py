@@ -85,7 +85,7 @@ class Surroundings:
         return refused
 
     def node_refusal(self, pod: Pod, node: Node) -> str:
-        """The part that no other pod has a say in: name, labels, taints, cordon."""
+        """The part that no other pod has a say in: name, cordon, taints, labels, declared features."""
         return node_refusal(pod, node, comparing=self._comparing)
 
     def node_refusals(self, pod: Pod) -> dict[str, str]:

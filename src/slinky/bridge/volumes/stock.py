@@ -53,7 +53,7 @@ class Stock:
             cache.add_index(
                 "claim", lambda pod: [f"{pod.metadata.namespace}/{name}" for name in claim_names(pod)] if _is_there(pod) else []
             )
-            cache.add_index("node with claims", lambda pod: [pod.spec.node_name] if pod.spec.volumes and _is_there(pod) else [])
+            cache.add_index("node with volumes", lambda pod: [pod.spec.node_name] if pod.spec.volumes and _is_there(pod) else [])
             cache.subscribe(self._pod_changed, replay=False)
 
     # Reading
@@ -101,8 +101,8 @@ class Stock:
         }
         return list((coming | there).values())
 
-    def pods_with_claims(self, node: str) -> list[Pod]:
-        there = {pod.metadata.uid: pod for cache in self._pods for pod in cache.by_index("node with claims", node)}
+    def pods_with_volumes(self, node: str) -> list[Pod]:
+        there = {pod.metadata.uid: pod for cache in self._pods for pod in cache.by_index("node with volumes", node)}
         coming = {uid: pod for uid, (pod, place) in self._coming.items() if place == node}
         return list((coming | there).values())
 
