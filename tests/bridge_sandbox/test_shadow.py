@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from slinky.bridge.shadow_report import Report
+from slinky.bridge.shadow_store import CONFIG_MAP
 from slinky.kube import PODS, Client, from_kubeconfig
 from slinky.sandbox.bridge import SandboxBridge, bridge_settings
 from slinky.sandbox.handle import Sandbox
@@ -74,9 +75,18 @@ class Trial:
         assert "slurm-bridge" not in events
 
 
+async def has_rights(sandbox: Sandbox) -> bool:
+    try:
+        await kubectl(sandbox, "apply", "-f", RIGHTS)
+    except AssertionError:
+        return False
+    await kubectl(sandbox, "delete", "-n", "slinky", "configmap", CONFIG_MAP, "--ignore-not-found")
+    return True
+
+
 @asynccontextmanager
 async def on_trial(sandbox: Sandbox, partition: Partition, folder: Path, cli: Cli, *options: str) -> AsyncIterator[Trial]:
-    await kubectl(sandbox, "apply", "-f", RIGHTS)
+    await sandbox.until("kube-apiserver", "the rights were given", lambda: has_rights(sandbox))  # another test's may be on their way out
     settings = await asyncio.to_thread(
         bridge_settings,
         sandbox,
@@ -98,7 +108,6 @@ async def on_trial(sandbox: Sandbox, partition: Partition, folder: Path, cli: Cl
             assert trouble not in log
     finally:
         await bridge.end()
-        await kubectl(sandbox, "delete", "-f", RIGHTS, "--wait=false")
 
 
 @pytest.fixture

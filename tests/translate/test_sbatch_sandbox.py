@@ -30,6 +30,7 @@ OF_A_SITE = (
     "--uid=",
     "--gid=",
 )
+GRES_OF_A_SITE = re.compile(r"gres/ib:1,|gpu:h100:|,nvme:1|,gres/nvme:1")  # the sandbox has gpu without a type
 LEFT_OUT = ("account", "qos", "licenses", "reservation", "constraints", "wckey", "user_id", "group_id", "priority")
 # Which job it is, when it was typed, and by which way it came.
 OF_THE_MOMENT = {
@@ -44,7 +45,7 @@ OF_THE_MOMENT = {
     "Priority",
     "SLUID",
 }
-OF_THE_MOMENT |= {"AllocNode:Sid", "StdErr", "StdIn", "StdOut", "Command", "UserId", "GroupId"}
+OF_THE_MOMENT |= {"TresBind", "OOMKillStep", "AllocNode:Sid", "StdErr", "StdIn", "StdOut", "Command", "UserId", "GroupId"}
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def workloads(case: Path) -> list[dict[str, Any]]:
 def for_the_sandbox(line: str) -> list[str]:
     """On its partition, held, and without what only the site has."""
     found: list[str] = []
-    for word in shlex.split(line):
+    for word in shlex.split(GRES_OF_A_SITE.sub(_of_the_sandbox, line)):
         if not word.startswith(OF_A_SITE):
             found.append(word)
         if word == "--external":
@@ -85,6 +86,7 @@ async def test_slurm_takes_the_line_and_makes_the_same_job(case: Path, sandbox: 
 async def _is_the_same(job_id: int, described: dict[str, Any], sandbox: Sandbox, slurm: SlurmClient) -> None:
     """As the bridge's own way makes it, but for what only the site has."""
     said = {key: value for key, value in described.items() if key not in LEFT_OUT}
+    said |= {key: GRES_OF_A_SITE.sub(_of_the_sandbox, said[key]) for key in ("tres_per_node", "tres_per_task") if key in said}
     answer = await slurm.jobs.submit_external(JobDescription(**said | {"partition": "bridge", "hold": True}))
     try:
         assert await _shown(sandbox, job_id) == await _shown(sandbox, answer.job_id)
@@ -95,7 +97,16 @@ async def _is_the_same(job_id: int, described: dict[str, Any], sandbox: Sandbox,
 async def _shown(sandbox: Sandbox, job_id: int) -> dict[str, str]:
     text = await sandbox.link.run("head", "scontrol", "-o", "show", "job", str(job_id))
     found = re.findall(r"(?:^| )([A-Z][\w/:]*)=(.*?)(?= [A-Z][\w/:]*=|$)", text.strip())
-    return {key: value for key, value in found if key not in OF_THE_MOMENT}
+    shown = {key: value for key, value in found if key not in OF_THE_MOMENT}
+    if words := [
+        word for word in shown.pop("TresPerTask", "").split(",") if word and not word.startswith("cpu=")
+    ]:  # sbatch says CPUs there too
+        shown["TresPerTask"] = ",".join(words)
+    return shown
+
+
+def _of_the_sandbox(found: re.Match[str]) -> str:
+    return "gpu:" if "gpu" in found[0] else ""
 
 
 def _with(line: list[str], option: str) -> list[str]:
