@@ -87,11 +87,35 @@ def test_two_kinds_of_device_that_are_one_gres_are_added_up() -> None:
     assert "Gres=gpu:5 " in line(a_node(allocatable={"nvidia.com/gpu": "4", "amd.com/gpu": "1"}))
 
 
-def test_two_types_of_one_gres_are_refused_as_slurm_would() -> None:
+def test_several_gres_and_several_types_of_one_are_told_with_devices_of_their_own() -> None:
+    settings = Settings(
+        gres={
+            "nvidia.com/gpu": "gpu:h100",
+            "nvidia.com/mig-1g.10gb": "mig:1g.10gb",
+            "nvidia.com/mig-3g.40gb": "mig:3g.40gb",
+            "rdma/hca": "hca",
+        }
+    )
+    node = a_node(allocatable={"nvidia.com/gpu": "4", "nvidia.com/mig-1g.10gb": "7", "nvidia.com/mig-3g.40gb": "2", "rdma/hca": "8"})
+    expected = (
+        "Gres=gpu:h100:4,hca:8,mig:1g.10gb:7,mig:3g.40gb:2 "
+        'GresConf="count=4,name=gpu,type=h100,file=gpu-[0-3]+count=8,name=hca,file=hca-[0-7]+count=7,name=mig,type=1g.10gb,file=mig-[0-6]+count=2,name=mig,type=3g.40gb,file=mig-[7-8]"'
+    )
+    assert line(node, settings).endswith(expected)
+
+
+def test_one_gres_with_and_without_a_type_is_refused_as_slurm_would() -> None:
     why = refusal(
         a_node(allocatable={"nvidia.com/gpu": "4", "amd.com/gpu": "1"}), Settings(gres={"nvidia.com/gpu": "gpu:h100", "amd.com/gpu": "gpu"})
     )
-    assert "GRES gpu would be of two types (no type and h100)" in why
+    assert "GRES gpu would be some with a type (h100) and some without" in why
+    assert "give each resource of `gres` that stands for gpu a type" in why
+
+
+def test_of_more_than_slurm_can_count_it_is_told_as_much_as_it_can() -> None:
+    settings = Settings(gres={"a/fuse": "hca:a", "b/fuse": "hca:b", "c/fuse": "hca:c"})
+    node = a_node(allocatable={"a/fuse": "1000", "b/fuse": "5k", "c/fuse": "3"})
+    assert "Gres=hca:a:1000,hca:b:24 " in line(node, settings)
 
 
 def test_no_device_is_no_gres() -> None:

@@ -312,3 +312,25 @@ class History(RuleBasedStateMachine):
 
 TestHistory = History.TestCase
 TestHistory.settings = settings(max_examples=300, stateful_step_count=25, deadline=None)
+
+
+def test_what_slurm_left_out_when_it_made_the_node_is_told_and_not_tried_again() -> None:
+    wanted = described(gpus=4)
+    wanted.gres = [*wanted.gres, NodeGres(name="fpga", count=2)]
+    born = in_slurm(None, *IDLE, gres="gpu:4", extra="", reason=birth_reason(CLUSTER))
+    marked = plan_for(Wanted(wanted), born)
+    assert marked == Mark(mark_for(CLUSTER, gres=["fpga", "gpu"]))
+    found = in_slurm(gres="gpu:4", extra=marked.mark)
+    told = plan_for(Wanted(wanted), found)
+    assert isinstance(told, Refuse)
+    assert "registered without fpga" in told.why
+    assert "GresTypes" in told.why
+    assert plan_for(Wanted(described(gpus=4)), found) is None, "it is not asked for any more"
+    wanted.gres = [NodeGres(name="gpu", count=2), NodeGres(name="fpga", count=2)]
+    assert isinstance(plan_for(Wanted(wanted), found), Drain), "the rest of it has changed"
+
+
+def test_a_gres_that_came_after_the_node_was_made_is_no_such_thing() -> None:
+    wanted = described(gpus=4)
+    wanted.gres = [*wanted.gres, NodeGres(name="hca", count=2)]
+    assert isinstance(plan_for(Wanted(wanted), in_slurm(gres="gpu:4")), Drain)

@@ -7,7 +7,7 @@ import pytest
 
 from slinky.bridge.annotations import JobSettings, read_settings
 from slinky.bridge.grants import Grants
-from slinky.bridge.keys import POLICY
+from slinky.bridge.keys import POLICY, SETTINGS
 from slinky.bridge.policy import Grant, Policy, PolicyError
 from slinky.bridge.settings import Settings
 from slinky.bridge.workload import Workload, WorkloadKey
@@ -51,6 +51,7 @@ def said(**annotations: str) -> JobSettings:
             "partition is 'c', and namespace lab may name a, b, bridge only",
         ),
         ({"partition": "own"}, {"partition": "own"}, {"partition": "bridge"}, "partition is 'bridge', and namespace lab may name own only"),
+        ({"partition": "a,b"}, {"partition": "b"}, {"partition": "c"}, "partition is 'c', and namespace lab may name a, b only"),
         ({"reservations": ["r"]}, {"reservation": "r"}, {"reservation": "x"}, "reservation is 'x', and namespace lab may name r only"),
         ({"wckeys": ["w"]}, {"wckey": "w"}, {"wckey": "x"}, "wckey is 'x', and namespace lab may name w only"),
         ({"licenses": ["m"]}, {"licenses": "m:2"}, {"licenses": "m:1,x@s:2"}, "licenses is 'm:1,x@s:2', and namespace lab may have m only"),
@@ -231,3 +232,10 @@ def test_a_namespace_that_is_not_known_yet_has_no_grant_where_labels_matter() ->
     assert second.settle(said()).account == "two"
     assert told == ["lab", "lab"]
     assert Grants(policy({"qos": "x"}), Cache()).of("elsewhere") is not None
+
+
+def test_where_signals_are_switched_off_the_annotation_is_refused() -> None:
+    said = read_settings({f"{SETTINGS}signal": "USR1@300"})
+    assert Policy(Settings()).grant("lab", {}).refusals(said) == []
+    [why] = Policy(Settings(checkpoint_signals=False)).grant("lab", {}).refusals(said)
+    assert why.startswith(f"annotation {SETTINGS}signal is 'USR1', and the site delivers no signals")

@@ -156,3 +156,11 @@ async def test_huge_pages_are_not_taken_from_memory_and_count_at_binding(world: 
     assert world.ledger.obstacle("n", [placed("b", "", memory="1Gi")]) == "", "allocatable memory is without them"
     assert "0 of 2097152 hugepages-2Mi free" in world.ledger.obstacle("n", [placed("b", "", **{"hugepages-2Mi": "2Mi"})])
     assert world.refused(**{"hugepages-2Mi": "2Mi"}) == {"n"}
+
+
+async def test_who_is_refused_for_what_others_take_is_to_be_asked_again_when_they_go(world: World) -> None:
+    pod = asking(**{"ephemeral-storage": "6Gi"})
+    assert not world.ledger.is_short(pod)
+    world.own.put(placed("a", "n", **{"ephemeral-storage": "6Gi"}))
+    assert world.ledger.is_short(pod)
+    assert not world.ledger.is_short(asking(**{"ephemeral-storage": "60Gi"})), "nobody's going would help"

@@ -53,6 +53,7 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
         ("gres: {cpu: gpu}", "gres.cpu: Slurm counts cpu by itself"),
         ("gres: {x/y: 'gpu:8'}", "gres.x/y is 'gpu:8'; it must be a GRES as Slurm names it"),
         ("gres: {x/y: 'gpu:a:b'}", "gres.x/y is 'gpu:a:b'"),
+        ("gres: {x/y: shard}", "give shared devices a GRES name of their own"),
         ("policy: {default: {fromLabels: [priority]}}", "policy.default.fromLabels has 'priority'; a label can give user, group, account"),
         ("policy: {rules: [{account: x}]}", "policy.rules[0] is for no namespace; name some in namespaces, or give a selector"),
         ("policy: {rules: [{namespaces: [x], acount: y}]}", "policy.rules[0].acount is not a setting"),

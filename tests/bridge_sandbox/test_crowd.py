@@ -155,7 +155,12 @@ async def test_two_thousand_pods_of_one_namespace_keep_nobody_from_slurm(sandbox
     await crowd_out(sandbox, tmp_path, 2000, WINDOW, TOTAL)
 
 
+@pytest.fixture(scope="module")
+def own_sandbox(start_sandbox: Starter) -> Sandbox:
+    """So many pods go with their sandbox: to delete them one by one would take as long again."""
+    return start_sandbox("crowd", Shape(nodes=8))
+
+
 @pytest.mark.long
-async def test_a_hundred_thousand_pods_of_one_namespace_keep_nobody_from_slurm(start_sandbox: Starter, tmp_path: Path) -> None:
-    sandbox = start_sandbox("crowd", Shape(nodes=8))
-    await crowd_out(sandbox, tmp_path, int(os.environ.get("SLINKY_CROWD", "100000")), 1000, 10000, clean=False)
+async def test_a_hundred_thousand_pods_of_one_namespace_keep_nobody_from_slurm(own_sandbox: Sandbox, tmp_path: Path) -> None:
+    await crowd_out(own_sandbox, tmp_path, int(os.environ.get("SLINKY_CROWD", "100000")), 1000, 10000, clean=False)

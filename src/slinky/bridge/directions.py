@@ -11,22 +11,24 @@ import msgspec
 
 from slinky.bridge.eligibility import within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
+from slinky.bridge.gang_admission import UNMAPPED
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, where
+from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.slurm import JobDescription
 
 __all__ = ["Directions", "Judgement"]
 
-UNMAPPED = "the pods of this gang are to be on nodes of one {label}, which Slurm can be told only where that label is a feature: map it with nodes.featureLabels"
-
 
 class Judgement(Protocol):
-    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
+    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. `is_short`: whether a node refuses it only for what other pods there take. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
 
     def refusal(self, pod: Pod, node: str) -> str: ...
 
     def refusals(self, pod: Pod) -> Mapping[str, str]: ...
+
+    def is_short(self, pod: Pod) -> bool: ...
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None: ...
 
@@ -54,6 +56,19 @@ class Directions:
             return found
         together = rules.same_domain == HOSTNAME
         return [where if where.nowhere else msgspec.structs.replace(where, apart=rules.one_per_node, together=together) for where in found]
+
+    async def known_only(self, workload: Workload) -> tuple[Workload, frozenset[str]]:
+        """Without those of the nodes it is to leave out that Slurm does not know, and which these are: a job that names one would be refused, and each change to it."""
+        said = workload.settings
+        unknown = await self._slurm_nodes.unknown(said.exclude) if said.exclude else frozenset()
+        if not unknown:
+            return workload, unknown
+        rest = tuple(name for name in said.exclude if name not in unknown)
+        return msgspec.structs.replace(workload, settings=msgspec.structs.replace(said, exclude=rest)), unknown
+
+    def are_short(self, pods: Sequence[Pod]) -> bool:
+        """Whether a node is left out only because it is full now, of something that Slurm does not count."""
+        return any(map(self._judgement.is_short, pods))
 
     async def _of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, float], one_of: str) -> Whereabouts:
         now = asyncio.get_running_loop().time()

@@ -20,6 +20,7 @@ class KubernetesJudgement:
         self.refusal = surroundings.refusal
         self.assume = surroundings.assume
         self.withdraw = surroundings.withdraw
+        self.is_short = ledger.is_short
 
     def refusals(self, pod: Pod) -> Mapping[str, str]:
         amounts, rules = self._ledger.refusals(pod), self._surroundings.refusals(pod)

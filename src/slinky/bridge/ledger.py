@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from slinky.bridge.needs import Needs, counted_of, needs_of
 from slinky.bridge.quantities import quantity
-from slinky.bridge.room import counted_by_slurm, room_refusal, written
+from slinky.bridge.room import ONE_POD, counted_by_slurm, room_refusal, written
 from slinky.kube import Cache, Change, Key, Node, Pod
 
 __all__ = ["Ledger"]
@@ -78,6 +78,16 @@ class Ledger:
         """The same for one node."""
         known = self._nodes.by_key(Key("", node))
         return self._answer(known, needs_of(pod)) if known is not None else f"Kubernetes has no node {node}"
+
+    def is_short(self, pod: Pod) -> bool:
+        """Whether one of those nodes could hold it, were it not for the pods that are there: when some of them go, it is to be asked again."""
+        refused = self.refusals(pod)
+        wanted = needs_of(pod).amounts | ONE_POD
+        return any(
+            all(amount <= quantity(node.status.allocatable.get(name, "0")) for name, amount in wanted.items())
+            for node in map(self._nodes.by_key, (Key("", name) for name in refused))
+            if node is not None
+        )
 
     def _answer(self, node: Node, needs: Needs) -> str:
         name = node.metadata.name

@@ -5,7 +5,6 @@ stay true: what Slurm is told is never more than Kubernetes can give (CPUs and m
 called `all` ends slurmctld 26.05, and one whose address does not resolve makes it stall.
 """
 
-import itertools
 import re
 from fractions import Fraction
 
@@ -23,6 +22,7 @@ __all__ = ["Hybrid", "Unregistrable", "Wanted", "Wish", "wish_of"]
 ADDRESSES = ("InternalIP", "ExternalIP", "Hostname")
 RESERVED = frozenset({"all", "default"})  # the first ends slurmctld, the second changes what it assumes of all nodes
 MOST_CPUS = 65535  # of a socket, to Slurm
+MOST_GRES = 1024  # of one name on one node, to Slurm
 MEBIBYTE = 1048576
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -116,20 +116,24 @@ def _too_little(what: str, number: int, reserved: int, setting: str) -> str:
 
 
 def _gres(node: Node, settings: Settings) -> list[NodeGres]:
-    """Several resources may be one GRES: their numbers are added up."""
+    """Several resources may be one GRES: their numbers are added up. Of one name there may be several types; of what is more than Slurm can count, it is told as much as it can."""
     counts: dict[tuple[str, str], int] = {}
     for resource, gres in settings.gres.items():
         count = int(_allocatable(node, resource))
         if count > 0:
             name, _, kind = gres.partition(":")
             counts[name, kind] = counts.get((name, kind), 0) + count
-    found = [NodeGres(name=name, type=kind, count=count) for (name, kind), count in sorted(counts.items())]
-    for one, other in itertools.pairwise(found):
-        if one.name == other.name:
-            types = f"{one.type or 'no type'} and {other.type or 'no type'}"
+    room: dict[str, int] = {}
+    found: list[NodeGres] = []
+    for (name, kind), count in sorted(counts.items()):
+        if kind and (name, "") in counts:
             raise _CannotError(
-                f"its GRES {one.name} would be of two types ({types}), and Slurm takes one type per node that is made at run time"
+                f"its GRES {name} would be some with a type ({kind}) and some without, which Slurm refuses; give each resource of `gres` that stands for {name} a type"
             )
+        told = min(count, room.setdefault(name, MOST_GRES))
+        if told:
+            room[name] -= told
+            found.append(NodeGres(name=name, type=kind, count=told))
     return found
 
 

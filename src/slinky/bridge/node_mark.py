@@ -5,13 +5,14 @@ the first change of the node, which is the mark. What must stay true: whoever wa
 anything else is somebody else's.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from slinky.slurm import Node
 
-__all__ = ["Owner", "birth_reason", "mark_for", "owner_of", "topology_of"]
+__all__ = ["Owner", "birth_reason", "gres_of", "mark_for", "owner_of", "topology_of"]
 
 VERSION = 1
 
@@ -19,15 +20,16 @@ Owner = Literal["ours", "born", "nobody", "other"]  # `born`: ours, and not mark
 
 
 class _Mark(msgspec.Struct, omit_defaults=True):
-    """`topology` is what was asked for: Slurm tells it back in words of its own."""
+    """`topology` is what was asked for: Slurm tells it back in words of its own. `gres` are the names of the GRES that were asked for: what Slurm does not know it leaves out, without a word."""
 
     slinky: int = 0
     cluster: str = ""
     topology: str = ""
+    gres: tuple[str, ...] = ()
 
 
-def mark_for(cluster: str, topology: str = "") -> str:
-    return msgspec.json.encode(_Mark(slinky=VERSION, cluster=cluster, topology=topology)).decode()
+def mark_for(cluster: str, topology: str = "", gres: Iterable[str] = ()) -> str:
+    return msgspec.json.encode(_Mark(slinky=VERSION, cluster=cluster, topology=topology, gres=tuple(sorted(set(gres))))).decode()
 
 
 def birth_reason(cluster: str) -> str:
@@ -48,6 +50,12 @@ def topology_of(node: Node) -> str:
     """What was asked for when it was marked."""
     mark = _read(node.extra)
     return mark.topology if mark else ""
+
+
+def gres_of(node: Node) -> frozenset[str]:
+    """The names of the GRES that were asked for when it was marked."""
+    mark = _read(node.extra)
+    return frozenset(mark.gres) if mark else frozenset()
 
 
 def _read(text: str) -> _Mark | None:

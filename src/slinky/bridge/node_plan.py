@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from slinky.bridge.node_description import Hybrid, Unregistrable, Wanted, Wish
-from slinky.bridge.node_mark import Owner, mark_for, owner_of, topology_of
+from slinky.bridge.node_mark import Owner, gres_of, mark_for, owner_of, topology_of
 from slinky.slurm import Node, NodeChange, NodeDescription
 
 __all__ = [
@@ -107,7 +107,7 @@ def plan_node(now: NodeSnapshot) -> NodeAction | None:
     if not found.is_external or owner in ("other", "nobody"):
         return _of_others(now, found, wish, owner) if isinstance(wish, Wanted) else _said(wish)
     if owner == "born":  # before anything else: any change takes the reason away by which we know it
-        return Mark(mark_for(now.cluster, wish.description.topology if isinstance(wish, Wanted) else ""))
+        return Mark(_mark(now.cluster, wish.description) if isinstance(wish, Wanted) else mark_for(now.cluster))
     if isinstance(wish, Wanted):
         return _keep(now, found, wish.description)
     if wish is None or _is_drained(found, LEAVING):
@@ -129,7 +129,7 @@ def _of_others(now: NodeSnapshot, found: Node, wish: Wanted, owner: Owner) -> No
         return Refuse(f"Slurm's external node {now.name} is another's ({(found.extra or found.reason)[:200]}): it is left as it is")
     differing = _differences(found, wish.description)
     if not differing:
-        return Mark(mark_for(now.cluster, wish.description.topology))
+        return Mark(_mark(now.cluster, wish.description))
     return Refuse(
         f"Slurm's external node {now.name} was not registered by this bridge and has other {' and '.join(differing)}: it is left as it is; once it is deleted it is registered anew"
     )
@@ -141,7 +141,22 @@ def _keep(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeAction
     change = _change(found, wanted, now.cluster)
     if change is not None:
         return Update(change)
-    return Undrain() if _is_drained(found, LEAVING) or _is_drained(found, RENEWING) else None
+    if _is_drained(found, LEAVING) or _is_drained(found, RENEWING):
+        return Undrain()
+    if missing := sorted(_left_out(found) & {gres.name for gres in wanted.gres}):
+        return Refuse(
+            f"node {now.name} is registered without {' and '.join(missing)}, which Slurm does not know: name it in GresTypes of slurm.conf, restart slurmctld, and take the node's label off and on again"
+        )
+    return None
+
+
+def _mark(cluster: str, wanted: NodeDescription) -> str:
+    return mark_for(cluster, wanted.topology, (gres.name for gres in wanted.gres))
+
+
+def _left_out(found: Node) -> frozenset[str]:
+    """GRES that were asked for and that Slurm left out when it made the node, as it does not know them: to ask again would give no more."""
+    return gres_of(found) - {name for name, _ in _gres_found(found)}
 
 
 def _renew(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeAction:
@@ -179,7 +194,9 @@ def _is_drained(found: Node, reason: str) -> bool:
 
 
 def has_same_shape(found: Node, wanted: NodeDescription) -> bool:
-    return (found.cpus, found.real_memory, _gres_found(found)) == (wanted.cpus, wanted.real_memory, _gres_wanted(wanted))
+    left_out = _left_out(found)
+    gres = {kind: count for kind, count in _gres_wanted(wanted).items() if kind[0] not in left_out}
+    return (found.cpus, found.real_memory, _gres_found(found)) == (wanted.cpus, wanted.real_memory, gres)
 
 
 def _only_grew(found: Node, wanted: NodeDescription) -> bool:
@@ -207,7 +224,7 @@ def _change(found: Node, wanted: NodeDescription, cluster: str) -> NodeChange | 
     if found.address != wanted.address:
         change.address = [wanted.address]
     if topology_of(found) != wanted.topology:
-        change.topology_str, change.extra = wanted.topology, mark_for(cluster, wanted.topology)
+        change.topology_str, change.extra = wanted.topology, mark_for(cluster, wanted.topology, gres_of(found))
     return None if change == NodeChange() else change
 
 

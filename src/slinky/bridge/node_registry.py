@@ -70,7 +70,7 @@ class NodeRegistry:
     async def create(self, description: NodeDescription) -> None:
         born = msgspec.structs.replace(description, other={**description.other, "Reason": birth_reason(self._cluster)})
         await self._slurm.nodes.create(born)
-        await self.mark(description.name, mark_for(self._cluster, description.topology))
+        await self.mark(description.name, mark_for(self._cluster, description.topology, (gres.name for gres in description.gres)))
 
     async def mark(self, name: str, mark: str) -> None:
         self._unmarked[name] = mark

@@ -47,6 +47,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     time_limit: int = 0
     max_time_limit: int = 0
     window: int = 0
+    signals: bool = True
     classes: Mapping[str, PriorityClass] = {}
 
     def refusals(self, said: JobSettings, priority_class: str = "", time_limit: int | None = None) -> list[str]:
@@ -93,6 +94,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{_annotation('exclusive', {'none': 'true'}.get(said.exclusive, said.exclusive))}, and namespace {self.namespace} must share its nodes: leave it out"
         if said.dependency and not self.dependency:
             yield f"{_annotation('dependency', said.dependency)}, and namespace {self.namespace} may name no jobs to wait for: leave it out"
+        if said.signal and not self.signals:
+            yield f"{_annotation('signal', said.signal.name)}, and the site delivers no signals (checkpointSignals is off): leave it out"
         if self.max_time_limit and (said.time_limit or time_limit or 0) > self.max_time_limit:
             what = (
                 _annotation("time_limit", f"{said.time_limit} minutes")
@@ -115,11 +118,14 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
     def _may_name(self, key: str, name: str) -> bool:
         allowed = self.allowed.get(key, frozenset())
-        return ANY in allowed or name in allowed or name == self.defaults.get(key)
+        return ANY in allowed or name in allowed or name in self._own(key)
+
+    def _own(self, key: str) -> list[str]:
+        """The default, which for partitions may be several."""
+        return [name for name in self.defaults.get(key, "").split(",") if name]
 
     def _may(self, key: str) -> str:
-        own = self.defaults.get(key)
-        names = sorted({*self.allowed.get(key, ()), *([own] if own else [])})
+        names = sorted({*self.allowed.get(key, ()), *self._own(key)})
         word = WORDS.get(key, key)
         return (
             f"namespace {self.namespace} may name {_list(names)}"
@@ -147,6 +153,7 @@ class Policy:
         self._default = settings.policy.default
         self._partition = settings.partition
         self._window = settings.windows.namespace
+        self._signals = settings.checkpoint_signals
         self._classes = {each.name: each for each in settings.priority_classes}
         said = [self._default, *self._rules]
         self.needs_labels = any(grant.from_labels for grant in said) or any(rule.selector is not None for rule in self._rules)
@@ -173,6 +180,7 @@ class Policy:
             time_limit=said.time_limit or 0,
             max_time_limit=said.max_time_limit or 0,
             window=said.window or self._window,
+            signals=self._signals,
             classes=self._classes,
         )
 

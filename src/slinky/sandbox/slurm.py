@@ -18,7 +18,7 @@ __all__ = ["ACCOUNTING", "DATABASE", "accounts", "external_node", "parts", "writ
 
 CLUSTER = "sandbox"
 
-# More GRES types can be added by hand; those that run-time nodes bring must be known beforehand.
+# GRES that run-time nodes bring must be known beforehand: gpu, and some more to try.
 SLURM_CONF = """\
 ClusterName={cluster}
 SlurmctldHost=head({head})
@@ -52,7 +52,7 @@ PropagateResourceLimits=NONE
 
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
-GresTypes=gpu
+GresTypes=gpu,mig,hca
 Licenses=matlab:20
 SchedulerType=sched/backfill
 # A pod should not wait for the next round: schedule at each submit, look deep into the queue.
@@ -72,6 +72,7 @@ AccountingStorageHost=127.0.0.1
 AccountingStoragePort=6819
 AccountingStorageEnforce=associations,limits,qos
 AccountingStorageTRES=gres/gpu
+TrackWCKey=yes
 AccountingStoreFlags=job_comment,job_extra
 
 NodeSet=bridge Feature=bridge
@@ -90,6 +91,7 @@ DbdAddr=127.0.0.1
 DbdPort=6819
 SlurmUser=slurm
 StorageType=accounting_storage/mysql
+TrackWCKey=yes
 StorageHost=localhost
 StorageUser=slurm
 StorageLoc=slurm_acct_db

@@ -102,17 +102,20 @@ class JobDescription(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class NodeGres(msgspec.Struct, frozen=True, kw_only=True):
-    """Generic resources of one node, told with the node (`GresConf`), so that no gres.conf is needed. The files need not exist."""
+    """Generic resources of one node, told with the node (`GresConf`), so that no gres.conf is needed. The files need not exist.
+
+    Several of different names, or of one name and different types, may be told of one node; slurmctld 26.05 takes at most 1024 of a name, either all with a type or none, and drops a name that is not in GresTypes without a word.
+    """
 
     name: str
     count: int
     type: str = ""
     files: str = ""
 
-    def words(self) -> tuple[str, str]:
-        """What goes into Gres= and into GresConf=."""
+    def words(self, first: int = 0) -> tuple[str, str]:
+        """What goes into Gres= and into GresConf=. `first` is the number of its first device, where there are others of the name."""
         gres = ":".join(part for part in (self.name, self.type, str(self.count)) if part)
-        files = self.files or (f"{self.name}-[0-{self.count - 1}]" if self.count > 1 else f"{self.name}-0")
+        files = self.files or (f"{self.name}-[{first}-{first + self.count - 1}]" if self.count > 1 else f"{self.name}-{first}")
         parts = {"count": str(self.count), "name": self.name, "type": self.type, "file": files}
         return gres, ",".join(f"{key}={value}" for key, value in parts.items() if value)
 
@@ -170,8 +173,12 @@ class NodeDescription(msgspec.Struct, kw_only=True):
             **self.other,
         }
         if self.gres:
-            gres, configuration = zip(*(item.words() for item in self.gres), strict=True)
-            words |= {"Gres": ",".join(gres), "GresConf": ";".join(configuration)}
+            first: dict[str, int] = {}
+            told: list[tuple[str, str]] = []
+            for item in self.gres:
+                told.append(item.words(first.get(item.name, 0)))
+                first[item.name] = first.get(item.name, 0) + item.count
+            words |= {"Gres": ",".join(gres for gres, _ in told), "GresConf": "+".join(configuration for _, configuration in told)}
         return " ".join(f"{key}={_quoted(key, str(value))}" for key, value in words.items() if value not in (None, ""))
 
 
