@@ -18,7 +18,7 @@ from slinky.sandbox.handle import Sandbox
 from tests.oracle.scheduler import Oracle, Verdict
 from tests.oracle.worlds import HELD, Maker
 
-__all__ = ["Cluster", "Comparison", "compare", "standing"]
+__all__ = ["Cluster", "Comparison", "compare", "differences", "standing", "together"]
 
 Document = dict[str, Any]
 AGAIN = 6
@@ -176,6 +176,11 @@ async def compare(judge: Oracle, surroundings: Surroundings, documents: Sequence
         if not left:
             break
     return Comparison([said[document["metadata"]["name"]] for document in left], partly)
+
+
+async def differences(judge: Oracle, surroundings: Surroundings, documents: Sequence[Document]) -> list[str]:
+    """Those on which the two judges differ for good, in words; empty where they agree on all."""
+    return (await compare(judge, surroundings, documents)).different
 
 
 def _key(document: Document) -> Key:
