@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.bridge.keys import JOB_ID, MANAGED_NODE
+from slinky.bridge.keys import APART, JOB_ID, MANAGED_NODE
 from slinky.bridge.settings import Settings
 from slinky.bridge.shadow_cluster import ShadowCluster, Watcher
 from slinky.kube import Cache, Key, Meta, Namespace, Pod
@@ -96,6 +96,15 @@ def test_what_would_be_written_stays_through_what_a_kubelet_says(real: Cache[Pod
     assert found is not None
     assert (found.spec.node_name, found.metadata.annotations, found.is_over) == ("n2", {"x": "y"}, True)
     assert real.by_key(KEY).metadata.labels == {}  # type: ignore[union-attr]
+
+
+def test_a_pod_that_would_be_set_apart_stays_so_when_it_would_be_bound(real: Cache[Pod], cluster: ShadowCluster) -> None:
+    real.put(pod())
+    cluster.annotate("a-uid", KEY, {APART: "true"})
+    assert cluster.bind("a-uid", KEY, "n1", {"task": "0"}, 7)
+    played = cluster.pods.by_key(KEY)
+    assert played is not None
+    assert played.metadata.annotations.items() >= {APART: "true", "task": "0"}.items()
 
 
 def test_another_pod_of_the_name_begins_anew(real: Cache[Pod], cluster: ShadowCluster, witness: Witness) -> None:

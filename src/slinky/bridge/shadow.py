@@ -13,6 +13,7 @@ from typing import Any
 
 from slinky.bridge.adoption import Found
 from slinky.bridge.executor import Executor
+from slinky.bridge.keys import APART
 from slinky.bridge.plan import Snapshot
 from slinky.bridge.settings import StatusSettings
 from slinky.bridge.shadow_cluster import ShadowCluster
@@ -109,6 +110,10 @@ class ShadowExecutor(Executor):
     async def label(self, pod: Pod, job_id: int) -> None:
         self._check()
         self._shadow.cluster.label(pod.metadata.uid, pod.key, job_id)
+
+    async def set_apart(self, pod: Pod) -> None:
+        self._check()
+        self._shadow.cluster.annotate(pod.metadata.uid, pod.key, {APART: "true"})
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         self._check()

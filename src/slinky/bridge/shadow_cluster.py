@@ -82,11 +82,17 @@ class ShadowCluster:
         self._written.setdefault(uid, _Written()).job_id = job_id
         self._again(uid, key)
 
+    def annotate(self, uid: str, key: Key, annotations: Mapping[str, str]) -> None:
+        written = self._written.setdefault(uid, _Written())
+        written.annotations = {**written.annotations, **annotations}
+        self._again(uid, key)
+
     def bind(self, uid: str, key: Key, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         """False where it is gone meanwhile, or would be."""
         if not self._again(uid, key):
             return False
-        self._written[uid] = _Written(job_id, node, annotations)
+        before = self._written.get(uid, _Written()).annotations
+        self._written[uid] = _Written(job_id, node, {**before, **annotations})
         return self._again(uid, key)
 
     def evict(self, uid: str, key: Key) -> None:
