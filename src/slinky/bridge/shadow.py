@@ -110,6 +110,10 @@ class ShadowExecutor(Executor):
         self._check()
         self._shadow.cluster.label(pod.metadata.uid, pod.key, job_id)
 
+    async def set_apart(self, pod: Pod) -> None:
+        self._check()
+        self._shadow.cluster.set_apart(pod.metadata.uid, pod.key)
+
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         self._check()
         async with self._asking:  # once for all pods of a gang

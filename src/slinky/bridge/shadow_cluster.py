@@ -10,7 +10,7 @@ import msgspec
 
 from slinky.bridge.admission import Verdict, admit_pod, is_ours
 from slinky.bridge.admitted import admitted
-from slinky.bridge.keys import FINALIZER, JOB_ID
+from slinky.bridge.keys import APART, FINALIZER, JOB_ID
 from slinky.bridge.policy import Policy
 from slinky.bridge.settings import Settings
 from slinky.kube import Cache, Change, Key, Namespace, Pod
@@ -82,11 +82,17 @@ class ShadowCluster:
         self._written.setdefault(uid, _Written()).job_id = job_id
         self._again(uid, key)
 
+    def set_apart(self, uid: str, key: Key) -> None:
+        written = self._written.setdefault(uid, _Written())
+        written.annotations = {**written.annotations, APART: "true"}
+        self._again(uid, key)
+
     def bind(self, uid: str, key: Key, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         """False where it is gone meanwhile, or would be."""
         if not self._again(uid, key):
             return False
-        self._written[uid] = _Written(job_id, node, annotations)
+        before = self._written.get(uid, _Written()).annotations
+        self._written[uid] = _Written(job_id, node, {**before, **annotations})
         return self._again(uid, key)
 
     def evict(self, uid: str, key: Key) -> None:
