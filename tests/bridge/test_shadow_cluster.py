@@ -116,6 +116,13 @@ def test_another_pod_of_the_name_begins_anew(real: Cache[Pod], cluster: ShadowCl
     assert not cluster.bind("a-uid", KEY, "n2", {}, 7)
 
 
+def test_a_pod_that_is_set_apart_stays_so_when_it_is_bound(real: Cache[Pod], cluster: ShadowCluster) -> None:
+    real.put(pod())
+    cluster.set_apart("a-uid", KEY)
+    cluster.bind("a-uid", KEY, "n2", {"x": "y"}, 7)
+    assert cluster.pods.by_key(KEY).metadata.annotations == {APART: "true", "x": "y"}  # type: ignore[union-attr]
+
+
 def test_what_would_be_evicted_is_gone_though_it_runs(real: Cache[Pod], cluster: ShadowCluster) -> None:
     real.put(pod())
     cluster.evict("a-uid", KEY)

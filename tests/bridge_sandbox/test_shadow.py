@@ -187,7 +187,9 @@ async def test_pods_run_as_they_do_and_slurm_tells_what_it_would_have_done(trial
 
 async def test_a_shadow_that_is_killed_finds_its_jobs_by_their_markers_and_counts_nothing_twice(trial: Trial) -> None:
     team = trial.team
-    await team.create(deployment(team, 3), job(team, "gang", 4, gang="true"), team.pod("goes"), team.pod("held", said={"priority": "0"}))
+    await team.create(
+        deployment(team, 3), job(team, "gang", 4, run_for="10m", gang="true"), team.pod("goes"), team.pod("held", said={"priority": "0"})
+    )
     await team.create(team.pod("huge", said={"cpu-per-task": "1000"}), team.pod("evicted"))
     await trial.until_told(
         "all were started", lambda report: report.total.started == 6 and report.total.submitted == 7 and report.total.refused == 1

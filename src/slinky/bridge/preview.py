@@ -4,7 +4,7 @@ Comes in: objects as they stand in a manifest, and the site's settings. Goes out
 translation are the bridge's own functions, called as the bridge calls them, so what is shown is what happens.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -227,9 +227,10 @@ def _told_once(found: Iterable[Preview]) -> list[Preview]:
     return list(kept.values())
 
 
-def _nameless(value: Any, names: Iterable[str]) -> str:
+def _nameless(value: Any, names: Sequence[str]) -> str:
+    """`names`: the workload's, then those of its pods."""
     text = msgspec.json.encode(value).decode()
-    words = {part for name in names for part in (name, name.rpartition("/")[2])}
+    words = {*names, *(name.rpartition("/")[2] for name in names[1:])}
     for word in sorted(words, key=len, reverse=True):
         text = text.replace(word, "*")
     return text

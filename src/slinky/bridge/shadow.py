@@ -113,7 +113,7 @@ class ShadowExecutor(Executor):
 
     async def set_apart(self, pod: Pod) -> None:
         self._check()
-        self._shadow.cluster.annotate(pod.metadata.uid, pod.key, {APART: "true"})
+        self._shadow.cluster.set_apart(pod.metadata.uid, pod.key)
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         self._check()

@@ -10,7 +10,7 @@ import msgspec
 
 from slinky.bridge.admission import Verdict, admit_pod, is_ours
 from slinky.bridge.admitted import admitted
-from slinky.bridge.keys import FINALIZER, JOB_ID
+from slinky.bridge.keys import APART, FINALIZER, JOB_ID
 from slinky.bridge.policy import Policy
 from slinky.bridge.settings import Settings
 from slinky.kube import Cache, Change, Key, Namespace, Pod
@@ -82,9 +82,9 @@ class ShadowCluster:
         self._written.setdefault(uid, _Written()).job_id = job_id
         self._again(uid, key)
 
-    def annotate(self, uid: str, key: Key, annotations: Mapping[str, str]) -> None:
+    def set_apart(self, uid: str, key: Key) -> None:
         written = self._written.setdefault(uid, _Written())
-        written.annotations = {**written.annotations, **annotations}
+        written.annotations = {**written.annotations, APART: "true"}
         self._again(uid, key)
 
     def bind(self, uid: str, key: Key, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
