@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import bridge, kube_cache, limits, sandbox_times, slurm_client
+from bench import bridge, eligibility, kube_cache, limits, sandbox_times, slurm_client
 from bench.rows import Row
 
 RESULTS = Path(__file__).parent / "results"
@@ -24,6 +24,7 @@ MEASUREMENTS: dict[str, Callable[[bool], list[Row]]] = {
     "limits": limits.measure,
     "client": slurm_client.measure,
     "kube-cache": kube_cache.measure,
+    "eligibility": eligibility.measure,
 }
 NAMES = (*MEASUREMENTS, "bridge")
 

@@ -14,7 +14,7 @@ from slinky.bridge.binding import Binder
 from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.directions import Directions
 from slinky.bridge.jobs import Jobs
-from slinky.bridge.keys import FINALIZER, JOB_ID
+from slinky.bridge.keys import APART, FINALIZER, JOB_ID
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
@@ -26,12 +26,13 @@ from slinky.bridge.slurm_nodes import FITS
 from slinky.bridge.submission import Submission, submission_of
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.translate import Site, translate
+from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.whereabouts import Whereabouts, put_on_all
 from slinky.bridge.windows import Window
-from slinky.bridge.workload import Workload
+from slinky.bridge.workload import PodGroup, Workload, WorkloadKey
 from slinky.kube import Cache, Key, Meta, Node, Pod
 from slinky.kube import Job as KubeJob
-from slinky.kube.objects import NodeStatus, OwnerReference, PodStatus
+from slinky.kube.objects import Container, NodeStatus, OwnerReference, PodSpec, PodStatus, ResourceNeeds
 from slinky.slurm import Allocation, Job, JobDescription, JobStatus, NodeAllocation, NotFoundError, OutcomeUnknownError, UnavailableError
 from tests.kube.virtual_time import run_in_virtual_time
 
@@ -55,12 +56,13 @@ class Silent:
 class World:
     """Pods as Kubernetes has them, jobs as Slurm has them. `acts` is what was done, in order. Both change at once, and the watch shows it at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, storage: "Callable[[World], VolumeBinder] | None" = None) -> None:
         self.pods: Cache[Pod] = Cache()
         self.kube_jobs: Cache[KubeJob] = Cache()
         self.nodes: Cache[Node] = Cache()
         self.nodes.put(Node(metadata=Meta(name="n"), status=NodeStatus(allocatable={"cpu": "64", "memory": "64Gi", "pods": "110"})))
         self.held: dict[int, Job] = {}
+        self.born = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         self.down = False
         self.acts: list[str] = []
         self.tries = 0
@@ -78,21 +80,26 @@ class World:
         self.granted: Grant | None = GRANTS("ns")
         metrics, teller = BridgeMetrics(CollectorRegistry()), Silent()
         self.ledger = Ledger([self.pods], self.nodes)
-        self.membership = Membership(self.pods, self.kube_jobs, lambda key: self.loop.queue.add(key) if hasattr(self, "loop") else None)
+        self.groups: dict[WorkloadKey, PodGroup] = {}
+        self.membership = Membership(
+            self.pods, self.kube_jobs, lambda key: self.loop.queue.add(key) if hasattr(self, "loop") else None, self.groups.get
+        )
         me: Any = self
         self.window = Window(10, 10)
         poller = JobPoller(me, lambda job_id: self.loop.job_changed(job_id))
+        volumes = storage(self) if storage else None
         self.loop = Reconciler(
             me,
             self.membership,
-            lambda _: None,
+            self.groups.get,
             Jobs(me, poller, "c1"),
             poller,
             Submitter(me, teller, Directions(self, me, {}), poller, teller, metrics, lambda _: self.granted),  # type: ignore[arg-type]
-            lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake),  # type: ignore[arg-type]
+            lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake, volumes),  # type: ignore[arg-type]
             self.window,
             teller,  # type: ignore[arg-type]
             metrics,
+            volumes.hold if volumes else lambda *_: "",
         )
         self.poller = poller
         self.metrics = metrics
@@ -124,7 +131,7 @@ class World:
     async def site_for(self, _: Workload) -> Site:
         return SITE
 
-    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = ()) -> Submission:
+    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = (), _: Site | None = None) -> Submission:
         self.tries += 1
         await asyncio.sleep(0.01)
         self.check()
@@ -145,6 +152,12 @@ class World:
             self.down = True
             raise OutcomeUnknownError("the connection broke")
         return submission_of(job_id, description)
+
+    async def begin(self) -> None:
+        pass
+
+    def adopting(self, *_: object) -> None:
+        pass
 
     async def find(self, workload: Workload) -> Submission | None:
         self.check()
@@ -167,6 +180,10 @@ class World:
         self.labels_written += 1
         if self.pods.by_key(pod.key):
             self.change(pod.metadata.name, labels={JOB_ID: str(job_id)} if job_id else {})
+
+    async def set_apart(self, pod: Pod) -> None:
+        self.acts.append(f"apart {pod.metadata.name}")
+        self.change(pod.metadata.name, annotations={**pod.metadata.annotations, APART: "true"})
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         await asyncio.sleep(0.01)
@@ -249,9 +266,20 @@ class World:
         assert found is not None
         return found
 
-    def make(self, name: str, *, gang: bool = False) -> None:
-        meta = Meta(name=name, namespace="ns", uid=f"{name}-uid", finalizers=(FINALIZER,), owner_references=(OWNER,) if gang else ())
-        self.pods.put(Pod(metadata=meta, status=PodStatus(phase="Pending")))
+    def make(self, name: str, *, gang: bool = False, owner: OwnerReference = OWNER, cpus: int = 0, **more: Any) -> None:
+        """`cpus` 0: it asks for none. `more` goes into metadata."""
+        self.born += dt.timedelta(seconds=1)
+        meta = Meta(
+            name=name,
+            namespace="ns",
+            uid=more.pop("uid", f"{name}-uid"),
+            finalizers=(FINALIZER,),
+            owner_references=(owner,) if gang else (),
+            creation_timestamp=self.born,
+            **more,
+        )
+        spec = PodSpec(containers=(Container(resources=ResourceNeeds(requests={"cpu": str(cpus)})),)) if cpus else PodSpec()
+        self.pods.put(Pod(metadata=meta, spec=spec, status=PodStatus(phase="Pending")))
 
     def change(self, name: str, **changes: Any) -> None:
         pod = self.pod(name)
@@ -272,9 +300,9 @@ class World:
         return not (loop.known or loop._workload_of_job or self.poller.following or self.window.inside or self.window.waiting)
 
 
-def told(story: Callable[[World], Any]) -> None:
+def told(story: Callable[[World], Any], storage: Callable[[World], VolumeBinder] | None = None) -> None:
     async def whole() -> None:
-        world = World()
+        world = World(storage)
         async with world.running():
             await story(world)
 

@@ -85,7 +85,7 @@ def test_only_external_jobs_with_our_marker_and_cluster_are_ours() -> None:
     found = found_in(Job(**said), "c1")
     assert found is not None
     assert (found.key, found.submission.job_id, found.marker, found.is_over) == (KEY, 7, marker_for("c1", str(KEY), ["a"]), False)
-    assert found_in(Job(**said | {"job_states": ["COMPLETED"]}), "c1") == Found(found.key, found.submission, found.marker)
+    assert found_in(Job(**said | {"job_states": ["COMPLETED"]}), "c1") == msgspec.structs.replace(found, left=())
     assert found_in(Job(**said), "c2") is None
     assert found_in(Job(**said | {"flags": []}), "c1") is None
     assert found_in(Job(**said | {"admin_comment": ""}), "c1") is None
@@ -124,3 +124,13 @@ def test_a_part_is_known_by_its_hetjob_and_its_ranks() -> None:
     found = found_in(job, "c1")
     assert found is not None
     assert (found.hetjob_id, found.ranks, found.left) == (7, (1,), (8,))
+
+
+def test_a_job_whose_pods_are_gone_is_kept_where_others_are_awaited() -> None:
+    """The bridge went down while a gang was being made anew."""
+    for pods in ([], [a_pod("c")], [a_pod("a", 7, "Failed", finalizer=False), a_pod("c")]):
+        found = inheritance("c1", KEY, pods, [a_job(5, "x"), a_job(7, "a", "b")], awaited=True)
+        assert found.own is not None
+        assert (found.own.submission.job_id, found.strays) == (7, [5])
+    assert inherited([a_pod("c")], a_job(7, "a", "b")) == (0, [7])
+    assert inheritance("c1", KEY, [], [a_job(7, "a", over=True)], awaited=True).own is None

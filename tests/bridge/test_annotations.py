@@ -84,7 +84,7 @@ def test_what_is_right_is_read(suffix: str, text: str, settings: JobSettings) ->
         ("begin", "now-1hour", "a time such as"),
         ("deadline", "17", "a time such as"),
         ("deadline", "2150-01-01", "a time such as"),
-        ("comment", "é" * 600, "a text of one line and at most 1000 bytes"),
+        ("comment", "é" * 600, "a text of one line and at most 1024 bytes"),
         ("contiguous", "yes", "true or false"),
         ("dependency", "afterok", "after:JOB"),
         ("dependency", "expand:17", "after:JOB"),

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge.capacity import NodeRoom, room_of, shortfall
+from slinky.bridge.capacity import NodeRoom, room_of, shortfall, too_few_nodes
 from slinky.bridge.task import per_task
 from slinky.slurm import JobDescription, Node
 
@@ -135,3 +136,28 @@ def test_if_there_is_a_place_for_each_task_nothing_is_missing(
         tasks = data.draw(st.integers(1, held))
         assert shortfall(job(tasks, cpus_per_task=cpus, memory_per_cpu=memory_per_cpu, tres_per_task=tres), rooms) == ""
     assert shortfall(job(held + 1, cpus_per_task=cpus, memory_per_cpu=memory_per_cpu, tres_per_task=tres), rooms)
+
+
+def test_the_components_of_a_hetjob_need_nodes_of_their_own() -> None:
+    nodes = {f"n{index}": NodeRoom(partitions=frozenset({"p"}), cpus=8, memory=1000, gres={}) for index in range(3)}
+    leader = JobDescription(partition="p", tasks=1, cpus_per_task=1)
+    workers = JobDescription(partition="p", tasks=4, cpus_per_task=4)
+    assert too_few_nodes([leader, workers], nodes) == ""
+    more = JobDescription(partition="p", tasks=5, cpus_per_task=4)
+    assert too_few_nodes([leader, more], nodes) == (
+        "as a hetjob they would need 4 nodes, as each of its 2 components has nodes of its own, and there are 3"
+    )
+    apart = JobDescription(partition="p", tasks=3, cpus_per_task=1, tasks_per_node=1)
+    assert too_few_nodes([leader, apart], nodes)
+    assert too_few_nodes([leader, JobDescription(partition="p", tasks=1, cpus_per_task=99)], nodes) == "", (
+        "what is too large is said elsewhere"
+    )
+    large = {
+        name: msgspec.structs.replace(room, features=frozenset({"pool=a"} if name == "n0" else {"pool=b"})) for name, room in nodes.items()
+    }
+    pooled = [msgspec.structs.replace(leader, constraints=text) for text in ("pool=a", "pool=a")]
+    assert too_few_nodes(pooled, large)
+    assert too_few_nodes([msgspec.structs.replace(leader, constraints="pool=a|pool=b")] * 2, large) == "", "not judged"
+    pinned = [msgspec.structs.replace(job, excluded_nodes=["n[1-2]"]) for job in (leader, leader)]
+    assert too_few_nodes(pinned, nodes)
+    assert too_few_nodes([leader, msgspec.structs.replace(leader, partition="other")], nodes) == ""

@@ -9,7 +9,7 @@ import pytest
 from slinky.bridge.annotations import JobSettings
 from slinky.bridge.hetjobs import BELIEVED_SECONDS, Hetjobs, components_for
 from slinky.bridge.submission import Submission, hetjob_of, submission_of
-from slinky.bridge.translate import Site, components
+from slinky.bridge.translate import Site, components, whereto
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Pod
 from slinky.slurm import RefusedError
@@ -80,7 +80,7 @@ def a_gang(*pods: Pod) -> Workload:
 
 def submitted(workload: Workload) -> Submission:
     jobs = components(workload, SITE)
-    return hetjob_of([submission_of(7 + number, job) for number, job in enumerate(jobs)], [() for _ in jobs])
+    return hetjob_of([submission_of(7 + number, job) for number, job in enumerate(jobs)], [((), whereto(workload.pods[0])) for _ in jobs])
 
 
 def test_a_pod_is_for_the_component_that_is_like_it() -> None:

@@ -9,7 +9,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from slinky.bridge.placement import Placement, Slot, assign
-from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, Snapshot, Submit, plan
+from slinky.bridge.plan import (
+    Action,
+    Bind,
+    EndJob,
+    Evict,
+    JobView,
+    Label,
+    Outcome,
+    PodView,
+    Release,
+    SetApart,
+    Snapshot,
+    Submit,
+    outcomes,
+    plan,
+)
 
 
 @dataclass
@@ -22,6 +37,7 @@ class APod:
     exit_code: int = 0
     node: str = ""
     rank: int = -1
+    born: int = 0
 
 
 @dataclass
@@ -36,10 +52,14 @@ class AJob:
 class History(RuleBasedStateMachine):
     """One workload in a world that does as it likes. `known` is the job that the bridge knows of; `unknown` tells that an answer to a submit was lost."""
 
-    @initialize(size=st.integers(1, 4))
-    def begin(self, size: int) -> None:
+    @initialize(size=st.integers(1, 4), elastic=st.booleans())
+    def begin(self, size: int, elastic: bool) -> None:
         self.size = size
-        self.pods = {f"p{i}": APod(f"p{i}") for i in range(size)}
+        self.elastic = elastic
+        self.awaited = False
+        self.completed = False
+        self.outcomes: dict[int, Outcome] = {}
+        self.pods = {f"p{i}": APod(f"p{i}", born=i) for i in range(size)}
         self.jobs: dict[int, AJob] = {}
         self.known = 0
         self.unknown = False
@@ -84,8 +104,12 @@ class History(RuleBasedStateMachine):
     @precondition(lambda self: self.made < 8)
     def a_replacement_comes(self) -> None:
         uid = f"p{self.made}"
+        self.pods[uid] = APod(uid, born=self.made)
         self.made += 1
-        self.pods[uid] = APod(uid)
+
+    @rule(awaited=st.booleans(), completed=st.booleans())
+    def whoever_made_the_pods_changes_its_mind(self, awaited: bool, completed: bool) -> None:
+        self.awaited, self.completed = awaited, completed
 
     @rule(broken=st.booleans())
     def members_are_missing_for_long(self, broken: bool) -> None:
@@ -98,6 +122,7 @@ class History(RuleBasedStateMachine):
         if self.known and self.known not in labelled:
             self.unknown = True
             self.known = 0
+        self.outcomes = {}
 
     # What the bridge does
 
@@ -134,8 +159,16 @@ class History(RuleBasedStateMachine):
                 assert owner is not None
                 assert owner.state in ("ending", "over"), "a pod is evicted only when its own job is over or ending"
                 pod.deleting = True
+            case SetApart(uid):
+                job = self.jobs[self.known]
+                alive = [p for p in self.pods.values() if p.state != "over" and not p.deleting]
+                assert self.elastic
+                assert not self.pods[uid].job_id, "who has a job is not set apart"
+                assert len(alive) > len(job.uids), "nor one who comes in the stead of another"
+                del self.pods[uid]
             case EndJob(job_id, code, _):
                 job = self.jobs[job_id]
+                assert not self.awaited or self.broken, "a job is kept while others are awaited"
                 running = [p for p in self.pods.values() if p.state == "bound" and p.job_id == job_id]
                 assert not running, "a job ends when none of its pods runs"
                 job.state, job.why = "over", f"ended with {code}"
@@ -177,13 +210,34 @@ class History(RuleBasedStateMachine):
             self.known, job = 0, None
         view = JobView(job_id=job.job_id, state=job.state, why=job.why, tasks=len(job.uids)) if job else None  # type: ignore[arg-type]
         pods = [
-            PodView(uid=p.uid, state=p.state, deleting=p.deleting, job_id=p.job_id, finalizer=p.finalizer, exit_code=p.exit_code)  # type: ignore[arg-type]
+            PodView(
+                uid=p.uid,
+                state=p.state,  # type: ignore[arg-type]
+                deleting=p.deleting,
+                job_id=p.job_id,
+                finalizer=p.finalizer,
+                exit_code=p.exit_code,
+                rank=p.rank,
+                born=p.born,
+            )
             for p in self.pods.values()
         ]
+        self.outcomes = outcomes(self.outcomes, pods, job.job_id) if job else {}
         own = [p for p in self.pods.values() if job and p.job_id == job.job_id]
         held = {p.uid: p.rank for p in own if p.state == "bound"}
         places = assign(job.slots, held, [p.uid for p in own if p.state == "waiting" and not p.deleting]) if job else []
-        return Snapshot(pods=pods, size=self.size, job=view, placements=places, submit_unknown=self.unknown, broken=self.broken)
+        return Snapshot(
+            pods=pods,
+            size=self.size,
+            job=view,
+            placements=places,
+            submit_unknown=self.unknown,
+            broken=self.broken,
+            awaited=self.awaited,
+            completed=self.completed,
+            elastic=self.elastic,
+            outcomes=self.outcomes,
+        )
 
     @invariant()
     def a_running_pod_was_placed_by_its_own_job(self) -> None:
@@ -195,7 +249,7 @@ class History(RuleBasedStateMachine):
         """Nothing more happens but that evicted pods stop: all comes to rest, and then nothing is left over."""
         if not hasattr(self, "pods"):
             return
-        self.broken = False
+        self.broken = self.awaited = False
         for _ in range(40):
             for pod in self.in_state("bound"):
                 if pod.deleting:
@@ -283,6 +337,59 @@ def test_a_failure_is_told_also_where_the_others_were_deleted_for_it() -> None:
 def test_what_runs_is_left_running_when_slurm_forgets() -> None:
     pods = [PodView(uid="a", state="bound", job_id=7), PodView(uid="b", state="waiting", job_id=7)]
     assert plan(Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="lost"))) == [Label("b", 0)]
+
+
+def test_a_job_without_pods_is_kept_while_others_are_awaited_and_its_pods_are_let_go() -> None:
+    """Many of those who make pods make the next only when the last is gone."""
+    over = PodView(uid="a", state="over", job_id=7, exit_code=3, rank=0)
+    now = Snapshot(pods=[over], size=1, job=JobView(job_id=7, state="running"), awaited=True)
+    assert plan(now) == [Release("a")]
+    assert plan(but(now, pods=[])) == []
+    assert plan(but(now, pods=[], awaited=False)) == [EndJob(7, None, "no pod is left that could run")]
+    gone = {0: Outcome("a", 3)}
+    assert plan(but(now, pods=[], awaited=False, outcomes=gone)) == [EndJob(7, 3, "all pods have ended")]
+
+
+def test_the_last_pod_in_each_slot_speaks_for_the_job() -> None:
+    job = JobView(job_id=7, state="running", tasks=2)
+    first, second = (
+        PodView(uid=uid, state="over", job_id=7, rank=0, born=born, exit_code=code) for uid, born, code in (("a", 1, 3), ("b", 2, 0))
+    )
+    other = PodView(uid="c", state="over", job_id=7, rank=1, born=1)
+    assert plan(Snapshot(pods=[second, first, other], size=2, job=job)) == [EndJob(7, 0, "all pods have ended")]
+    assert outcomes({}, [first], 7) == {0: Outcome("a", 3)}
+    running = PodView(uid="b", state="bound", job_id=7, rank=0, born=2)
+    assert outcomes({0: Outcome("a", 3)}, [running], 7) == {}
+    deleted = msgspec.structs.replace(first, deleting=True)
+    assert outcomes({0: Outcome("a", 3)}, [deleted], 7) == {0: Outcome("a", 3)}, "it had ended before it was deleted"
+    assert outcomes({}, [deleted], 7) == {}
+
+
+def test_what_is_stopped_after_a_success_does_not_spoil_it() -> None:
+    """A JobSet's success policy: the driver is done, and the workers are deleted."""
+    job = JobView(job_id=7, state="running", tasks=2)
+    driver = PodView(uid="a", state="over", job_id=7, rank=0)
+    worker = PodView(uid="b", state="over", job_id=7, rank=1, exit_code=143, deleting=True)
+    now = Snapshot(pods=[driver, worker], size=2, job=job)
+    assert plan(now) == [EndJob(7, None, "no pod is left that could run")]
+    assert plan(but(now, completed=True)) == [EndJob(7, 0, "all pods have ended")]
+
+
+def test_a_pod_with_a_gate_is_neither_given_a_place_nor_bound() -> None:
+    gated = PodView(uid="b", state="waiting", gated=True)
+    pods = [PodView(uid="a", state="bound", job_id=7), gated]
+    now = Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="running", tasks=2))
+    assert plan(now) == []
+    assert plan(but(now, pods=[pods[0], msgspec.structs.replace(gated, gated=False)])) == [Label("b", 7)]
+
+
+def test_who_comes_too_late_is_set_apart_where_any_number_may_come() -> None:
+    pods = [PodView(uid=uid, state="waiting", job_id=7) for uid in "ab"] + [PodView(uid="c", state="waiting")]
+    now = Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="pending", tasks=2))
+    assert plan(now) == []
+    assert plan(but(now, elastic=True)) == [SetApart("c")]
+    dying = [pods[0], PodView(uid="b", state="bound", deleting=True, job_id=7), pods[2]]
+    assert plan(but(now, pods=dying, elastic=True)) == [], "it comes in the stead of one whose containers are not gone yet"
 
 
 def but(snapshot: Snapshot, **changes: object) -> Snapshot:

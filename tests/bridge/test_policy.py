@@ -51,6 +51,7 @@ def said(**annotations: str) -> JobSettings:
             "partition is 'c', and namespace lab may name a, b, bridge only",
         ),
         ({"partition": "own"}, {"partition": "own"}, {"partition": "bridge"}, "partition is 'bridge', and namespace lab may name own only"),
+        ({"partition": "a,b"}, {"partition": "b"}, {"partition": "c"}, "partition is 'c', and namespace lab may name a, b only"),
         ({"reservations": ["r"]}, {"reservation": "r"}, {"reservation": "x"}, "reservation is 'x', and namespace lab may name r only"),
         ({"wckeys": ["w"]}, {"wckey": "w"}, {"wckey": "x"}, "wckey is 'x', and namespace lab may name w only"),
         ({"licenses": ["m"]}, {"licenses": "m:2"}, {"licenses": "m:1,x@s:2"}, "licenses is 'm:1,x@s:2', and namespace lab may have m only"),

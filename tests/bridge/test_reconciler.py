@@ -74,32 +74,6 @@ def test_a_job_that_is_cancelled_before_its_label_is_written_takes_its_pod_along
     told(story)
 
 
-def test_a_gangs_second_wave_gets_a_job_of_its_own() -> None:
-    """A Job whose pods all failed makes new ones; the old ones stay as objects, with the label of a job that is over."""
-
-    async def story(world: World) -> None:
-        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
-        world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
-        for name in ("a", "b"):
-            world.make(name, gang=True)
-        await runs(world, 1, "a", "b")
-        for name in ("a", "b"):
-            world.ends(name)
-        await world.until(lambda: not world.pod("a").metadata.finalizers and not world.pod("b").metadata.finalizers)
-        for name in ("c", "d"):
-            world.make(name, gang=True)
-        await runs(world, 2, "c", "d")
-        assert world.acts[:1] + world.acts[3:5] == ["submit 1 x2", "end 1 1", "submit 2 x2"]
-        for name in ("c", "d"):
-            world.ends(name, "Succeeded")
-        await world.until(lambda: not world.pod("c").metadata.finalizers)
-        for name in "abcd":
-            world.pods.remove(Key("ns", name))
-        await world.until(world.is_empty)
-
-    told(story)
-
-
 def test_a_pod_that_is_deleted_while_it_is_bound_is_let_go_and_its_job_ended() -> None:
     """The API server refuses to bind a pod that is being deleted."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slinky.bridge.slurm_nodes import FRESH_SECONDS, SlurmNodes
+from slinky.bridge.slurm_nodes import FRESH_SECONDS, LOOK_SECONDS, SlurmNodes
 from slinky.slurm import JobDescription, Node, UnavailableError
 from tests.kube.virtual_time import run_in_virtual_time
 
@@ -109,5 +109,22 @@ def test_nodes_are_looked_for_while_somebody_was_told_no_and_only_then_whatever_
         assert not (await nodes.shortfall(HUGE)).missing
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
+
+    run_in_virtual_time(story())
+
+
+def test_a_name_that_no_node_has_is_looked_for_anew_and_what_is_known_is_read_now_and_then() -> None:
+    async def story() -> None:
+        slurm, nodes = made(8)
+        assert await nodes.unknown(["n0", "n1"]) == {"n1"}
+        assert await nodes.unknown(["n0"]) == frozenset()
+        assert slurm.reads == 1
+        slurm.cpus.append(8)
+        await asyncio.sleep(FRESH_SECONDS * 2)
+        assert await nodes.unknown(["n1"]) == frozenset()
+        assert slurm.reads == 2
+        slurm.cpus.clear()
+        await asyncio.sleep(LOOK_SECONDS * 2)
+        assert await nodes.unknown(["n0"]) == {"n0"}
 
     run_in_virtual_time(story())

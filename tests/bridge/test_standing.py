@@ -33,7 +33,7 @@ def with_conditions(pod: Pod, written: list[dict[str, Any]]) -> Pod:
     ],
 )
 def test_only_a_wait_for_resources_is_unschedulable(reason: str, scheduled: str) -> None:
-    standing = standing_of(Job(job_id=7, partition="bridge", state_reason=reason), NOW)
+    standing = standing_of([Job(job_id=7, partition="bridge", state_reason=reason)], NOW)
     assert standing.scheduled == scheduled
     assert "Slurm job 7 waits in partition bridge" in standing.message
     written = {condition["type"]: condition for condition in conditions_for(Pod(), standing, NOW)}
@@ -42,15 +42,15 @@ def test_only_a_wait_for_resources_is_unschedulable(reason: str, scheduled: str)
 
 
 def test_slurms_words_are_explained_and_a_word_that_kubernetes_would_refuse_is_none() -> None:
-    assert "(others go first)" in standing_of(Job(job_id=7, state_reason="Priority"), NOW).message
-    assert "(a limit is reached)" in standing_of(Job(job_id=7, state_reason="AssocGrpNewLimit"), NOW).message
-    assert standing_of(Job(job_id=7, state_reason="Reserved for maintenance"), NOW).reason == "Pending"
+    assert "(others go first)" in standing_of([Job(job_id=7, state_reason="Priority")], NOW).message
+    assert "(a limit is reached)" in standing_of([Job(job_id=7, state_reason="AssocGrpNewLimit")], NOW).message
+    assert standing_of([Job(job_id=7, state_reason="Reserved for maintenance")], NOW).reason == "Pending"
 
 
 def test_an_expected_start_is_told() -> None:
     start = int(NOW.timestamp()) + 3600
     job = msgspec.convert({"job_id": 7, "start_time": {"set": True, "infinite": False, "number": start}}, Job)
-    assert "expected start 2030-01-01 01:00 UTC" in standing_of(job, NOW).message
+    assert "expected start 2030-01-01 01:00 UTC" in standing_of([job], NOW).message
 
 
 @pytest.mark.parametrize("message", ["waits", "x" * 5000])
@@ -81,3 +81,19 @@ def test_a_pod_on_a_node_keeps_its_podscheduled() -> None:
     pod = Pod(spec=PodSpec(node_name="n"))
     written = conditions_for(pod, Standing(reason="NodeNotFree", message="full"), NOW)
     assert [condition["type"] for condition in written] == [CONDITION]
+
+
+def test_of_a_hetjob_the_part_that_has_something_to_say_speaks() -> None:
+    """As seen: the leader says nothing while another part is held or cannot be had; where one waits for something else, the others wait for resources."""
+
+    def said(*reasons: str) -> str:
+        parts = [Job(job_id=7 + number, partition="bridge", state_reason=reason) for number, reason in enumerate(reasons)]
+        standing = standing_of(parts, NOW)
+        assert "Slurm job 7 waits" in standing.message
+        return standing.reason
+
+    assert said("None", "PartitionConfig") == "PartitionConfig"
+    assert said("Resources", "JobHeldUser") == "JobHeldUser"
+    assert said("Dependency", "Resources") == "Dependency"
+    assert said("None", "Resources") == "Resources"
+    assert said("None", "None") == "Pending"

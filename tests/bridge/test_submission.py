@@ -140,5 +140,5 @@ def test_a_hetjob_is_read_from_its_parts_with_the_ranks_that_each_names() -> Non
 
 @pytest.mark.parametrize("ranks", [[(), ()], [(0,), (0, 1)], [(0, 1), (2, 3)], [(0,), (1, 5)]])
 def test_ranks_that_cannot_be_are_dealt_out_anew(ranks: list[tuple[int, ...]]) -> None:
-    found = hetjob_of([Submission(job_id=7, tasks=1), Submission(job_id=8, tasks=2)], ranks)
+    found = hetjob_of([Submission(job_id=7, tasks=1), Submission(job_id=8, tasks=2)], [(own, "") for own in ranks])
     assert [component.ranks for component in found.components] == [(0,), (1, 2)]

@@ -35,13 +35,13 @@ class World:
         self.jobs = self
         me: Any = self
         self.teller = Teller(me, me, me, StatusSettings(seconds=30, rate=10))
-        self.teller.standings = lambda _: ([self.pod], self.said)
+        self.teller.standings = lambda _: [([self.pod], self.said)]
 
-    async def get(self, job_id: int) -> Job:
+    async def parts(self, job_id: int) -> list[Job]:
         self.questions += 1
         if self.down:
             raise UnavailableError("slurmctld is not there")
-        return Job(job_id=job_id, partition="bridge", state_reason=self.reason)
+        return [Job(job_id=job_id, partition="bridge", state_reason=self.reason)]
 
     async def patch(self, _: object, name: str, change: dict[str, Any], *__: object, **___: object) -> None:
         if self.gone:
@@ -102,7 +102,7 @@ def test_who_waits_for_its_turn_is_told_once_and_looked_at_again_when_it_has_com
     async def story() -> None:
         async with World().running() as world:
             asked = []
-            world.teller.standings = lambda key: (asked.append(key), ([world.pod], world.said))[1]  # type: ignore[func-returns-value]
+            world.teller.standings = lambda key: (asked.append(key), [([world.pod], world.said)])[1]  # type: ignore[func-returns-value]
             world.said = Standing(reason="Window", message="waits for its turn", lasting=True)
             world.teller.look(KEY, WAITS, [world.pod])
             await asyncio.sleep(3600)

@@ -9,8 +9,11 @@ import pytest
 import yaml
 
 from slinky.bridge.annotations import JobSettings
+from slinky.bridge.jobsets import JobSet
+from slinky.bridge.leaderworkersets import LeaderWorkerSet
 from slinky.bridge.marker import marker_for, read_comment
 from slinky.bridge.needs import needs_of
+from slinky.bridge.roots import group_of_root, part_in
 from slinky.bridge.translate import MOST_KINDS, Site, components, one_for_all
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, key_of, workload_of
 from slinky.kube.objects import Job, Meta, Pod
@@ -24,10 +27,18 @@ def load(pair: Path) -> tuple[dict[str, Any], Workload, Site]:
     pods = [msgspec.convert(pod, Pod) for pod in said["pods"]]
     job = msgspec.convert(said["job"], Job) if "job" in said else None
     jobs = {(job.metadata.namespace, job.metadata.name): job} if job else {}
-    keys = {key_of(pod, jobs) for pod in pods}
+    root = (
+        msgspec.convert(said["jobset"], JobSet)
+        if "jobset" in said
+        else msgspec.convert(said["lws"], LeaderWorkerSet)
+        if "lws" in said
+        else None
+    )
+    keys = {key_of(pod, jobs, group_of_root(root, "") if root else None, part_in(root, pod) if root else "") for pod in pods}
     assert len(keys) == 1, "a pair is about one workload"
+    key = keys.pop()
     group = PodGroup(metadata=Meta(name="g", namespace="lab"), **said["group"]) if "group" in said else None
-    workload = workload_of(keys.pop(), pods, group, job)
+    workload = workload_of(key, pods, group_of_root(root, key.part, pods=pods) if root else group, job)
     assert workload is not None
     return said, workload, Site(**({"cluster": "c1", "partition": "bridge"} | said.get("site", {})))
 

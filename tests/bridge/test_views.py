@@ -78,7 +78,7 @@ def test_a_job_as_the_plan_sees_it(states: list[str], seen: str) -> None:
 def test_an_index_that_is_no_number_is_none_and_keeps_nothing_from_going_on(text: str) -> None:
     said = {"batch.kubernetes.io/job-completion-index": text, TASK + "procid": text}
     pod = Pod(metadata=Meta(name="a", uid="u", annotations=said), spec=PodSpec(node_name="n"))
-    assert rank_of(pod) == (0, "a", "u")
+    assert rank_of(pod) == (0, 0, "a", "u")
     assert pod_view(pod).rank == -1
 
 

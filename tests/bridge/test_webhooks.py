@@ -155,3 +155,14 @@ async def test_nobody_is_refused_for_labels_that_were_changed_a_moment_ago() -> 
         answer = await asked.ask(PODS, sent)
         assert answer.allowed is allowed
     assert "annotation slurmjob.slinky.slurm.net/qos is 'high', and namespace lab may name no QoS: leave it out" in answer.message
+
+
+async def test_a_shadow_changes_and_refuses_nothing_and_warns_of_what_it_would_refuse() -> None:
+    asked = Asked(msgspec.structs.replace(OURS, shadow=True))
+    answer = await asked.ask(PODS, request(pod(name="fine")))
+    assert (answer.allowed, answer.patch, answer.warnings) == (True, (), ())
+    answer = await asked.ask(PODS, request(pod(name="typo", annotations={LIMIT: "soon"})))
+    assert (answer.allowed, answer.patch) == (True, ())
+    assert answer.warnings[0].startswith(f"slurm-bridge would refuse it: annotation {LIMIT} is 'soon'")
+    assert (await asked.ask(WORKLOADS, request({"metadata": {"name": "j", "annotations": {LIMIT: "soon"}}}, kind="Job"))).allowed
+    assert asked.count("Pod", "CREATE", "refused") == 1

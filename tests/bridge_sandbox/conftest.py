@@ -4,14 +4,14 @@ import asyncio
 import itertools
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slinky.bridge.keys import JOB_ID, SETTINGS
-from slinky.kube import NAMESPACES, PODS, Client, OutcomeUnknownError, Pod, from_kubeconfig
+from slinky.kube import NAMESPACES, PODS, Client, NotFoundError, OutcomeUnknownError, Pod, from_kubeconfig
 from slinky.sandbox.bridge import SandboxBridge, sandbox_bridge
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import Job, JobState, SlurmClient
@@ -19,6 +19,12 @@ from tests.conftest import Partition
 
 _numbers = itertools.count()
 SCHEDULER = "slurm-bridge-scheduler"
+OWNERS = (
+    "leaderworkerset.x-k8s.io/v1/namespaces/{}/leaderworkersets",
+    "jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets",
+    "apps/v1/namespaces/{}/deployments",
+    "batch/v1/namespaces/{}/jobs",
+)
 
 
 class Team:
@@ -187,8 +193,9 @@ async def open_team(sandbox: Sandbox, partition: Partition, label: str = "on", *
         yield team
         if not clean:
             return
-        for path in ("apps/v1/namespaces/{}/deployments", "batch/v1/namespaces/{}/jobs"):
-            await kube.raw("DELETE", f"/apis/{path.format(name)}", body={"propagationPolicy": "Background"})
+        for path in OWNERS:
+            with suppress(NotFoundError):  # a sandbox without that add-on
+                await kube.raw("DELETE", f"/apis/{path.format(name)}", body={"propagationPolicy": "Background"})
         await team.delete_all()
 
         async def empty() -> bool:

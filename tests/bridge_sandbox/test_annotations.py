@@ -7,12 +7,13 @@ import pytest
 
 from slinky.bridge.annotations import SUFFIXES
 from slinky.bridge.keys import JOB_ID, SETTINGS
-from slinky.kube import ApiError
+from slinky.kube import NODES, ApiError
+from slinky.slurm import NodeDescription, expand
 from tests.bridge_sandbox.conftest import Team
 
 pytestmark = pytest.mark.sandbox
 
-# Suffix → what is said, and what `scontrol show job` shows then. WAITS is a job that waits, NODES two nodes of the partition.
+# Suffix → what is said, and what `scontrol show job` shows then. WAITS is a job that waits, SOME a node of the partition.
 SINGLE = {
     "account": ("physics", "Account=physics"),
     "begin": ("2030-01-31T18:00", "EligibleTime=2030-01-31T18:00:00"),
@@ -21,8 +22,8 @@ SINGLE = {
     "cpu-per-task": ("3", "CPUs/Task=3"),
     "deadline": ("2030-01-31T18:00:00Z", "Deadline=2030-01-31T18:00:00"),
     "dependency": ("afterany:WAITS", "Dependency=afterany:WAITS(unfulfilled)"),
-    "exclude": ("NODES", "ExcNodeList=NODES"),
-    "exclusive": ("true", "OverSubscribe=NO"),
+    "exclude": ("SOME", "ExcNodeList=SOME"),
+    "exclusive": ("true", "Exclusive=NODE"),
     "gres": ("gpu:2", "TresPerNode=gres/gpu:2"),
     "group-id": ("daemon", "GroupId=daemon(1)"),
     "job-name": ("my job", "JobName=my job"),
@@ -41,11 +42,11 @@ SINGLE = {
 GANG = {
     "contiguous": ("true", "Contiguous=1"),
     "gang": ("true", "NumTasks=2"),
-    "max-nodes": ("1", "NumNodes=1 "),
-    "min-nodes": ("2", "NumNodes=2 "),
+    "max-nodes": ("1", "NumNodes=1-1 "),
+    "min-nodes": ("2", "NumNodes=2-2 "),
     "ntasks-per-node": ("1", "NtasksPerN:B:S:C=1:0:*:"),
     "segment": ("1", "SegmentSize=1"),
-    "switches": ("1@1:00:00", "Switches=1@01:00:00"),
+    "switches": ("1@2:00", "Switches=1@00:02:00"),
 }
 NOT_FOR_SLURM = {"signal"}  # the bridge delivers it itself
 
@@ -99,7 +100,7 @@ async def test_each_annotation_reaches_slurm_and_shows(team: Team) -> None:
         f"Nodes={team.partition.nodes[3]}",
     )
     first = team.partition.nodes[0]
-    words = {"WAITS": str(waits), "NODES": first, "RESERVATION": reservation}
+    words = {"WAITS": str(waits), "SOME": first, "RESERVATION": reservation}
 
     def told(text: str) -> str:
         return re.sub("|".join(words), lambda found: words[found[0]], text)
@@ -125,17 +126,29 @@ async def test_each_annotation_reaches_slurm_and_shows(team: Team) -> None:
         await team.head("scontrol", "delete", f"ReservationName={reservation}")
 
 
-async def test_nodes_to_be_left_out_that_slurm_does_not_know_are_not_named_to_it(team: Team) -> None:
-    first = team.partition.nodes[0]
-    await team.create(team.pod("p", said={"exclude": f"{first},no-such-[1-2]", "priority": "0"}))
+async def test_nodes_to_be_left_out_that_slurm_does_not_know_are_not_named_to_it_until_it_does(team: Team) -> None:
+    first, late = team.partition.nodes[0], f"late-{team.partition.name}"
+    await team.create(team.pod("p", said={"exclude": f"{first},{late}", "priority": "0"}))
     await team.until_labelled("p")
     assert (await team.job_of("p")).excluded_nodes == first
 
     async def told() -> bool:
         path = f"/apis/events.k8s.io/v1/namespaces/{team.namespace}/events"
-        return b"names no-such-[1-2], which Slurm does not know: left out" in await team.kube.raw("GET", path)
+        return f"names {late}, which Slurm does not know: left out".encode() in await team.kube.raw("GET", path)
 
-    await team.until("an Event said which nodes Slurm does not know", told)
+    async def both() -> bool:
+        return set(expand((await team.job_of("p")).excluded_nodes or "")) == {first, late}
+
+    await team.until("an Event said which node Slurm does not know", told)
+    await team.slurm.nodes.create(NodeDescription(name=late, address="127.0.0.1", cpus=1, real_memory=100))
+    try:
+        await team.kube.patch(NODES, first, {"metadata": {"labels": {"test.slinky.slurm.net/late": late}}})
+        await team.until("the node that came is left out too", both)
+    finally:
+        await team.delete_all()
+        await team.until_gone("p")
+        await team.slurm.nodes.delete(late)
+        await team.kube.patch(NODES, first, {"metadata": {"labels": {"test.slinky.slurm.net/late": None}}})
 
 
 def _template() -> dict[str, Any]:
@@ -183,13 +196,24 @@ def _roots() -> dict[str, tuple[str, dict[str, Any]]]:
             "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/podgroups",
             {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}},
         ),
+        "Workload": (
+            "/apis/scheduling.k8s.io/v1alpha2/namespaces/{}/workloads",
+            {"spec": {"podGroupTemplates": [{"name": "g", "schedulingPolicy": {"gang": {"minCount": 2}}}]}},
+        ),
     }
 
 
 async def _answer(team: Team, path: str, document: dict[str, Any], annotations: dict[str, str]) -> str:
     """Of the API server and its webhooks, with nothing kept: empty where it would be made."""
     api = path.split("/namespaces/")[0].removeprefix("/apis/").removeprefix("/api/")
-    kinds = {"pods": "Pod", "jobs": "Job", "jobsets": "JobSet", "leaderworkersets": "LeaderWorkerSet", "podgroups": "PodGroup"}
+    kinds = {
+        "pods": "Pod",
+        "jobs": "Job",
+        "jobsets": "JobSet",
+        "leaderworkersets": "LeaderWorkerSet",
+        "podgroups": "PodGroup",
+        "workloads": "Workload",
+    }
     meta = {"name": "probe", "annotations": annotations}
     body = {"apiVersion": api, "kind": kinds[path.rpartition("/")[2]], "metadata": meta, **document}
     try:
@@ -207,3 +231,30 @@ async def test_a_malformed_annotation_is_refused_on_each_kind_that_can_carry_it(
     for suffix, value in WRONG.items():
         answer = await _answer(team, path, document, {SETTINGS + suffix: value})
         assert f"annotation {SETTINGS}{suffix} is {value!r}, and must be " in answer
+
+
+def _with_template(place: str, template: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    roots = _roots()
+    if place == "Job":
+        return roots["Job"][0], {"spec": {"template": template}}
+    if place == "JobSet":
+        return roots["JobSet"][0], {"spec": {"replicatedJobs": [{"name": "a", "template": {"spec": {"template": template}}}]}}
+    if place == "JobSet's Job":
+        job = {"metadata": template["metadata"], "spec": {"template": _template()}}
+        return roots["JobSet"][0], {"spec": {"replicatedJobs": [{"name": "a", "template": job}]}}
+    bare = {
+        "metadata": template.get("metadata", {}),
+        "spec": {key: value for key, value in template["spec"].items() if key != "restartPolicy"},
+    }
+    worker = {"size": 2, "workerTemplate": {"spec": {"containers": _template()["spec"]["containers"]}}}
+    return roots["LeaderWorkerSet"][0], {"spec": {"replicas": 1, "leaderWorkerTemplate": worker | {place: bare}}}
+
+
+@pytest.mark.parametrize("place", ["Job", "JobSet", "JobSet's Job", "leaderTemplate", "workerTemplate"])
+async def test_what_is_wrong_with_a_template_is_refused_with_its_root(team: Team, place: str) -> None:
+    right, wrong = ({"metadata": {"annotations": {SETTINGS + "timelimit": value}}, **_template()} for value in ("5", "soon"))
+    assert not await _answer(team, *_with_template(place, right), {})
+    assert f"annotation {SETTINGS}timelimit is 'soon', and must be minutes" in await _answer(team, *_with_template(place, wrong), {})
+    if place != "JobSet's Job":
+        placed = {"metadata": {}, "spec": _template()["spec"] | {"nodeName": "n1"}}
+        assert "spec.nodeName is 'n1': Slurm chooses the node" in await _answer(team, *_with_template(place, placed), {})

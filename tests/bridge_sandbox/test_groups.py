@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -186,7 +187,8 @@ async def test_the_built_in_groups_are_gangs_or_not(here: Watching) -> None:
     release = versions().kubernetes.default
     version = LATEST[release]
     built_in = [f"podgroups.scheduling.k8s.io/{version}", f"workloads.scheduling.k8s.io/{version}"]
-    assert here.groups.names() == sorted([*built_in, "podgroups.scheduling.x-k8s.io/v1alpha1"])
+    crds = ["podgroups.scheduling.x-k8s.io/v1alpha1", "jobsets.jobset.x-k8s.io/v1alpha2", "leaderworkersets.leaderworkerset.x-k8s.io/v1"]
+    assert here.groups.names() == sorted([*built_in, *crds])
     assert all(name in here.groups.describe() for name in built_in)
     await _one_by_one_or_together(here, release)
 
@@ -220,11 +222,12 @@ def bare(start_sandbox: Starter) -> Sandbox:
     return start_sandbox("groups", Shape(nodes=1))
 
 
-async def _crd(sandbox: Sandbox) -> dict[str, Any]:
+async def _crd(sandbox: Sandbox, name: str = CRD) -> dict[str, Any]:
     """The real one, from the sandbox that has it."""
     async with Client(from_kubeconfig(sandbox.kubeconfig)) as client:
-        found = await client.get(CRDS, CRD)
-    meta = {"name": CRD, "annotations": {"api-approved.kubernetes.io": found["metadata"]["annotations"]["api-approved.kubernetes.io"]}}
+        found = await client.get(CRDS, name)
+    approved = {key: value for key, value in (found["metadata"].get("annotations") or {}).items() if key == "api-approved.kubernetes.io"}
+    meta = {"name": name, "annotations": approved}
     return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": meta, "spec": found["spec"]}
 
 
@@ -301,3 +304,34 @@ async def test_without_the_right_to_watch_crds_it_looks_from_time_to_time(
             assert groups.get(key) is None
             assert set(told) == {key}
         await _until_served(here, False)
+
+
+def _is_watched(here: Watching, crd: str) -> bool:
+    return any(crd in each for each in here.groups.names())
+
+
+def _is_not_watched(here: Watching, crd: str) -> bool:
+    return not _is_watched(here, crd)
+
+
+async def test_sets_are_known_as_soon_as_their_crd_is_there(sandbox: Sandbox, bare: Sandbox) -> None:
+    """Nobody makes pods of them there: it is about being told."""
+    pods = {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}
+    jobs = [{"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 2, "completions": 2, "template": pods}}}]
+    jobsets = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", dict)
+    lws = Resource("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", dict)
+    spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": pods}}
+    async with watching(bare, "default") as here:
+        for resource, said, name, least in ((jobsets, {"replicatedJobs": jobs}, "JobSet", 4), (lws, spec, "LeaderWorkerSet", 3)):
+            crd = f"{resource.plural}.{resource.group}"
+            part = here.key(name, "train/w" if name == "JobSet" else "train/1")
+            await here.client.create(CRDS, await _crd(sandbox, crd))
+            await here.until(f"{crd} was watched", partial(_is_watched, here, crd))
+            document = {"apiVersion": f"{resource.group}/{resource.version}", "kind": name, "metadata": {"name": "train"}, "spec": said}
+            await here.client.create(resource, document, "default")
+            group = await here.until_group(part)
+            assert (group.min_count, group.awaited, group.elastic) == (least, True, False)
+            assert here.key(name, "train") in here.told
+            await here.client.delete(CRDS, crd)
+            await here.until_gone(part)
+            await here.until("its watch was gone", partial(_is_not_watched, here, crd))

@@ -14,6 +14,7 @@ from slinky.sandbox.bridge import SandboxBridge, free_port, sandbox_bridge
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import JobState
 from tests.bridge_sandbox.conftest import Team, open_team
+from tests.bridge_sandbox.sets import FOR_EVER, fail, job_id, jobset, replicated, until_anew, until_bound
 from tests.conftest import Partition
 
 pytestmark = pytest.mark.sandbox
@@ -169,3 +170,22 @@ async def test_slurm_restarted_in_the_middle(own: tuple[SandboxBridge, Team], sa
     await team.until_gone("runs")
     await team.until_job(before[0], JobState.CANCELLED)
     assert "Traceback" not in bridge.log("run")
+
+
+async def test_a_gang_that_is_made_anew_while_the_bridge_is_down_keeps_its_allocation(own: tuple[SandboxBridge, Team]) -> None:
+    """Its pods are held by their finalizers until the bridge is there again; then the JobSet can go on, in the job that it had."""
+    bridge, team = own
+    policy = {"maxRestarts": 1, "restartStrategy": "BlockingRecreate"}
+    await team.create(jobset(team, "again", replicated(team, "w", 1, 2, run_for=FOR_EVER), failurePolicy=policy))
+    before = await until_bound(team, "again-", 2)
+    await bridge.stop("run", signal.SIGKILL)
+    await fail(team, before[0])
+
+    async def deleted() -> bool:
+        return all([(await team.get(pod.metadata.name)).metadata.deletion_timestamp for pod in before])
+
+    await team.until("the first pods were being deleted", deleted)
+    await bridge.start("run")
+    after = await until_anew(team, "again-", 2, {pod.metadata.uid for pod in before})
+    assert job_id(after) == job_id(before)
+    assert len(await jobs_of(team)) == 1

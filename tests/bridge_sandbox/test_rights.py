@@ -10,11 +10,13 @@ import msgspec
 import pytest
 import yaml
 
-from slinky.kube import Client, from_kubeconfig
+from slinky.bridge.volumes.stock import SELECTED_NODE
+from slinky.kube import PODS, Client, from_kubeconfig
 from slinky.sandbox.bridge import SandboxBridge, bridge_settings
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import JobState
-from tests.bridge_sandbox.conftest import open_team
+from tests.bridge_sandbox.conftest import Team, open_team
+from tests.bridge_sandbox.test_volumes import DRIVER, Storage
 from tests.conftest import CHECKOUT, Partition
 
 pytestmark = pytest.mark.sandbox
@@ -38,6 +40,23 @@ async def kubeconfig_of(kube: Client, sandbox: Sandbox, account: str, folder: Pa
     claims = msgspec.json.decode(base64.urlsafe_b64decode(answer["status"]["token"].split(".")[1] + "=="))
     assert claims["sub"] == f"system:serviceaccount:slinky:{account}"
     return found
+
+
+async def with_volumes(team: Team) -> None:
+    """One that is there, and one that is made; and one that is given up."""
+    async with Storage(team).running() as storage:
+        local, made = await storage.storage_class("local"), await storage.storage_class("made", DRIVER)
+        for node in team.partition.nodes:
+            await storage.volume(f"on-{node}", local, node)
+        await storage.claim("there", local)
+        await storage.claim("made", made)
+        await storage.claim("never", made)
+        async with storage.provisioner(lambda claim, _: claim.metadata.name == "made" or None):
+            await team.create(storage.pod("both", "there", "made"), storage.pod("never", "never"))
+            await team.until_running("both")
+            await storage.until_claim("never", "named a node", lambda claim: SELECTED_NODE in claim.metadata.annotations)
+            await team.kube.delete(PODS, "never", team.namespace)
+            await storage.until_claim("never", "named no node", lambda claim: SELECTED_NODE not in claim.metadata.annotations)
 
 
 async def test_the_rights_of_the_example_are_enough(sandbox: Sandbox, partition: Partition, tmp_path: Path) -> None:
@@ -85,6 +104,7 @@ async def test_the_rights_of_the_example_are_enough(sandbox: Sandbox, partition:
             await team.until_condition("waits", "JobHeldUser")
             await team.head("scancel", str((await team.job_of("cancelled")).job_id))
             await team.until_gone("cancelled")
+            await with_volumes(team)
         for part in ("run", "admission"):
             assert "orbidden" not in bridge.log(part)
     finally:

@@ -9,7 +9,7 @@ import pytest
 from slinky.bridge.keys import JOB_ID
 from slinky.kube import EVENTS, NODES
 from slinky.sandbox.bridge import SandboxBridge
-from slinky.slurm import expand
+from slinky.slurm import JobState, expand
 from tests.bridge_sandbox.conftest import Team
 
 pytestmark = pytest.mark.sandbox
@@ -61,17 +61,17 @@ async def test_a_node_selector_is_told_to_slurm_as_nodes_to_leave_out(team: Team
 async def test_a_mapped_label_is_told_as_a_constraint(team: Team, bridge: SandboxBridge) -> None:
     assert bridge
     *others, good = team.partition.nodes
-    async with labelled(team, {good: {"example.com/zone": "z9"}}):
-
-        async def has_feature() -> bool:
-            return "zone=z9" in (await team.slurm.nodes.get(good)).features
-
-        await team.until(f"{good} had the feature", has_feature)
-        await team.create(with_spec(team.pod("p"), nodeSelector={"example.com/zone": "z9"}))
-        [pod] = await team.until_running("p")
-        job = await team.job_of("p")
-        assert (pod.spec.node_name, job.features, job.excluded_nodes) == (good, "zone=z9", "")
-        assert others
+    before = ",".join((await team.slurm.nodes.get(good)).features)
+    await team.head("scontrol", "update", f"nodename={good}", f"availablefeatures={before},zone=z9", f"activefeatures={before},zone=z9")
+    try:
+        async with labelled(team, {good: {"example.com/zone": "z9"}}):
+            await team.create(with_spec(team.pod("p"), nodeSelector={"example.com/zone": "z9"}))
+            [pod] = await team.until_running("p")
+            job = await team.job_of("p")
+            assert (pod.spec.node_name, job.features, job.excluded_nodes) == (good, "zone=z9", "")
+            assert others
+    finally:
+        await team.head("scontrol", "update", f"nodename={good}", f"availablefeatures={before}", f"activefeatures={before}")
 
 
 async def test_taints_that_are_not_tolerated_keep_pods_away_and_tolerations_do_not(team: Team) -> None:
@@ -113,17 +113,40 @@ async def test_a_job_that_waits_is_told_when_nodes_change(team: Team) -> None:
             assert pod.metadata.labels[JOB_ID] == str(job_id)
 
 
+async def let_start(team: Team, *, yes: bool) -> None:
+    """While the partition is down, jobs wait."""
+    await team.head("scontrol", "update", f"partitionname={team.partition.name}", f"state={'up' if yes else 'down'}")
+
+
 async def test_a_node_that_turns_out_wrong_at_binding_sends_the_pod_back_into_the_queue_with_its_age(team: Team) -> None:
-    """Host ports of a pod that Slurm knows nothing of: taken after the job was submitted, and before it starts."""
+    """Host ports of pods that Slurm knows nothing of: taken after the job was submitted, and before it starts."""
     nodes = team.partition.nodes
-    await team.create(with_port(team.pod("waits", said={"priority": "0"}), 7001))
-    [held] = await team.until_labelled("waits")
+    await let_start(team, yes=False)
+    await team.create(with_port(team.pod("waits"), 7001))
+    [first] = await team.until_labelled("waits")
+    await team.head("scontrol", "update", f"jobid={first}", "nice=-700")
+    before = await team.slurm.jobs.get(first)
     for number, node in enumerate(nodes[:3]):
         foreign = with_port(team.pod(f"foreign{number}"), 7001)
         await team.create(with_spec(foreign, nodeName=node, schedulerName="somebody-else"))
-    await team.head("scontrol", "update", f"jobid={held}", "priority=4321")
+    await let_start(team, yes=True)
     [pod] = await team.until_running("waits")
     assert pod.spec.node_name == nodes[3]
+    now = await team.job_of("waits")
+    assert now.job_id != first
+    assert isinstance(now.priority, int)
+    assert isinstance(before.priority, int)
+    assert now.priority >= before.priority > 700
+    assert (await team.slurm.jobs.get(first)).state is JobState.CANCELLED
+    await until_event(team, "waits", "Requeued")
+
+
+async def until_event(team: Team, name: str, reason: str) -> None:
+    async def told() -> bool:
+        events = (await team.kube.list(EVENTS, team.namespace)).items
+        return any(event.reason == reason and event.regarding.name == name for event in events)
+
+    await team.until(f"an Event told of {reason}", told)
 
 
 async def test_pods_that_keep_apart_are_on_different_nodes(team: Team) -> None:
@@ -143,17 +166,23 @@ def with_port(pod: dict[str, Any], port: int) -> dict[str, Any]:
     return with_spec(pod, containers=[container | {"ports": ports}])
 
 
-async def test_a_pod_of_somebody_else_that_fills_the_node_sends_ours_elsewhere(team: Team) -> None:
-    """62 of 64 CPUs are taken by a pod that Slurm does not know of: ours is given another node after a while, and an Event tells why."""
+async def test_a_node_that_is_full_of_somebody_elses_pods_is_left_out(team: Team) -> None:
     first = team.partition.nodes[0]
-    foreign = with_spec(team.pod("foreign", cpus=62), nodeName=first, schedulerName="somebody-else")
-    await team.create(foreign)
+    await team.create(with_spec(team.pod("foreign", cpus=62), nodeName=first, schedulerName="somebody-else"))
     await team.create(team.pod("ours", cpus=4))
     [pod] = await team.until_running("ours")
     assert pod.spec.node_name != first
+    assert await excluded(team, "ours") == {first}
 
-    async def told() -> bool:
-        events = (await team.kube.list(EVENTS, team.namespace)).items
-        return any(event.reason == "Requeued" and event.regarding.name == "ours" for event in events)
 
-    await team.until("an Event told why", told)
+async def test_a_node_that_fills_up_before_the_pod_is_bound_is_given_up_after_a_while(team: Team) -> None:
+    first = team.partition.nodes[0]
+    await let_start(team, yes=False)
+    await team.create(team.pod("ours", cpus=4))
+    await team.until_labelled("ours")
+    await team.create(with_spec(team.pod("foreign", cpus=62), nodeName=first, schedulerName="somebody-else"))
+    await let_start(team, yes=True)
+    await team.until_condition("ours", "NodeNotFree")
+    [pod] = await team.until_running("ours")
+    assert pod.spec.node_name != first
+    await until_event(team, "ours", "Requeued")

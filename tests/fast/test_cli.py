@@ -13,7 +13,7 @@ from tests.conftest import Cli
         ["demo"],
         ["translate"],
         ["bridge"],
-        *(["bridge", c] for c in ["run", "admission", "webhooks", "settings"]),
+        *(["bridge", c] for c in ["run", "admission", "webhooks", "settings", "shadow-report", "shadow-end"]),
         *(["sandbox", c] for c in ["up", "down", "list", "status", "logs", "env", "kubectl", "slurm", "shell", "restart", "bridge"]),
     ],
 )

@@ -21,6 +21,11 @@ EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 ADDRESSES = ("", "0.0.0.0", "10.1.1.1", "10.1.1.2")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 PORTS = (8080, 9090, 7070)
+RESTART_ALL = "RestartAllContainersOnContainerExits"
+RESTARTING = {
+    "restartPolicy": "Never",
+    "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}],
+}
 TOLERANT = [{"operator": "Exists"}]
 
 
@@ -114,6 +119,8 @@ class Maker:
             spec["topologySpreadConstraints"] = self.spread(labels)
         if self.maybe(0.3 * busy):
             self._add_ports(spec)
+        if kind == "pod" and self.maybe(0.05):
+            spec["containers"][0] |= RESTARTING
         if affinity:
             spec["affinity"] = affinity
         spec["tolerations"] = TOLERANT if self.maybe(0.4) else [self.toleration() for _ in range(self._random.randint(0, 3))]

@@ -55,7 +55,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def real(start_sandbox: Starter) -> Sandbox:
-    return start_sandbox("real", Shape(nodes=2, real_nodes=2, slurmd=True))
+    return start_sandbox("real", Shape(nodes=2, real_nodes=2, slurmd=True, addons=("jobset",)))
 
 
 def run(sandbox: Sandbox, *command: str, text: str | None = None) -> str:
@@ -194,6 +194,39 @@ async def test_a_gang_placed_by_the_bridge_finds_its_slurm_environment_in_its_co
         await real.until("slurmctld", "sacct told the job's end", accounted)
         run(real, "kubectl", "delete", "namespace", "team", "--timeout=60s")
     assert sorted(run(real, "srun", "--partition=compute", "--nodes=2", "hostname").split()) == ["node-0", "node-1"]
+
+
+JOBSET = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata:
+  name: set
+  annotations: {slurmjob.slinky.slurm.net/partition: compute, slurmjob.slinky.slurm.net/timelimit: "5"}
+spec:
+  network: {enableDNSHostnames: false}
+  replicatedJobs:
+  - {name: driver, template: {spec: TASK}}
+  - {name: worker, template: {spec: TASK}}
+"""
+TASK = """{parallelism: 1, completions: 1, backoffLimit: 0, template: {spec: {restartPolicy: Never, terminationGracePeriodSeconds: 1, containers: [
+      {name: task, image: sandbox/busybox:1, command: [sh, -c, "echo $SLURM_PROCID of $SLURM_NTASKS"], resources: {requests: {cpu: 100m, memory: 64Mi}}}]}}}"""
+
+
+async def test_a_jobset_placed_by_the_bridge_is_one_job_of_slurm(real: Sandbox, tmp_path: Path) -> None:
+    run(real, "kubectl", "create", "namespace", "sets")
+    async with sandbox_bridge(real, tmp_path, managedNamespaces=["sets"]):
+        run(real, "kubectl", "apply", "-n", "sets", "-f", "-", text=JOBSET.replace("TASK", TASK))
+        run(real, "kubectl", "wait", "-n", "sets", "--for=condition=Completed", "jobset/set", "--timeout=90s")
+        for rank, part in enumerate(("driver", "worker")):
+            told = run(real, "kubectl", "logs", "-n", "sets", f"--selector=jobset.sigs.k8s.io/replicatedjob-name={part}", "--tail=-1")
+            assert told.strip() == f"{rank} of 2"
+
+        async def accounted() -> bool:
+            lines = await real.link.run("head", "sacct", "-nXP", "--name=sets/set", "--format=JobName,State,ExitCode")
+            return lines.strip() == "sets/set|COMPLETED|0:0"
+
+        await real.until("slurmctld", "sacct told the job's end", accounted)
+        run(real, "kubectl", "delete", "namespace", "sets", "--timeout=60s")
 
 
 def test_the_hosts_kernel_settings_stay_as_they_were(real: Sandbox) -> None:

@@ -28,7 +28,9 @@ def test_every_field_of_a_description_is_told_or_known_to_be_untold() -> None:
         (JobDescription(excluded_nodes=["n1", "n2"], time_limit=INFINITE), ["--exclude=n1,n2", "--time=INFINITE"]),
         (JobDescription(name="a b; 'c' $(d)"), ["--job-name=a b; 'c' $(d)"]),
         (JobDescription(flags=["EXTERNAL_JOB", "SPREAD_JOB"]), ["--spread-job"]),
-        (JobDescription(other={"contiguous": True}), ["--contiguous"]),
+        (JobDescription(contiguous=True), ["--contiguous"]),
+        (JobDescription(required_switches=2, wait_for_switch=90), ["--switches=2@1:30"]),
+        (JobDescription(begin_time=1800000000, deadline=1800003600), ["--begin=uts1800000000", "--deadline=uts1800003600"]),
     ],
 )
 def test_in_sbatchs_words(job: JobDescription, words: list[str]) -> None:

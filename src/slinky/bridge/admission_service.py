@@ -72,7 +72,7 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
             webhooks.handlers,
             certificate,
             port=settings.admission.port,
-            on_failure=OnFailure.ALLOW if settings.admission.fail_open else OnFailure.REFUSE,
+            on_failure=OnFailure.ALLOW if settings.fails_open else OnFailure.REFUSE,
             deadline=SECONDS - 1.0,
         )
         await stack.enter_async_context(_listening(server.running(), settings.admission.port, "admission.port"))

@@ -1,8 +1,8 @@
 """Taking over what is there: at the start of a leader's time, once.
 
 Comes in: all of Slurm's jobs, streamed, and the pods. Goes out: for each workload the job that is its own, and the jobs of ours that nobody has a use for. What must stay true: only jobs with our marker and our cluster's name
-are looked at; the parts of a hetjob are one job, its leader's; the job that the pods' label names is the workload's own; one whose label was not written yet is adopted if it was submitted for just these pods; any other that is not over is a
-stray, to be ended.
+are looked at; the parts of a hetjob are one job, its leader's; the job that the pods' label names is the workload's own; one whose label was not written yet is adopted if it was submitted for just these pods; and one
+whose pods are gone, if others are awaited in their stead; any other that is not over is a stray, to be ended.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,6 +28,11 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     left: tuple[int, ...] = ()
     hetjob_id: int = 0
     ranks: tuple[int, ...] = ()
+    where: str = ""
+    count: int = 1  # of its pods, of which `pods` names as many as there was room for
+    pods: tuple[str, ...] = ()
+    submitted: float = 0.0  # seconds since 1970, as Slurm says
+    started: float = 0.0
 
     @property
     def is_over(self) -> bool:
@@ -51,8 +56,20 @@ def found_in(job: Job, cluster: str) -> Found | None:
     key = WorkloadKey.parse(marking.workload) if marking else None
     if marking is None or key is None:
         return None
-    left = () if job.is_finished else (job.job_id,)
-    return Found(key, submission_of(job.job_id, job), marking.marker, left, job.hetjob_id, marking.ranks)
+    submitted, started = (float(moment) if isinstance(moment, int) else 0.0 for moment in (job.submit_time, job.start_time))
+    return Found(
+        key,
+        submission_of(job.job_id, job),
+        marking.marker,
+        () if job.is_finished else (job.job_id,),
+        job.hetjob_id,
+        marking.ranks,
+        marking.where,
+        marking.count,
+        marking.pods,
+        submitted,
+        0.0 if job.is_pending else started,
+    )
 
 
 def whole(found: Iterable[Found]) -> list[Found]:
@@ -67,14 +84,14 @@ def whole(found: Iterable[Found]) -> list[Found]:
             together += group
             continue
         group = [leader, *sorted((part for part in group if part is not leader), key=lambda part: part.submission.job_id)]
-        hetjob = hetjob_of([part.submission for part in group], [part.ranks for part in group])
+        hetjob = hetjob_of([part.submission for part in group], [(part.ranks, part.where) for part in group])
         left = tuple(job_id for part in group for job_id in part.left)
-        together.append(Found(leader.key, hetjob, leader.marker, left, job_id))
+        together.append(msgspec.structs.replace(leader, submission=hetjob, left=left, hetjob_id=job_id, ranks=()))
     return together
 
 
-def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Iterable[Found]) -> Inheritance:
-    """`jobs` are those that name this workload."""
+def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Sequence[Found], *, awaited: bool = False) -> Inheritance:
+    """`jobs` are those that name this workload; `awaited`: whoever made its pods makes others in the stead of those that are gone."""
     views = [pod_view(pod) for pod in pods]
     labels = {pod.job_id for pod in views if needs_job(pod)} - {0}
     past = {pod.job_id for pod in views} - labels - {0}
@@ -85,5 +102,7 @@ def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Itera
         job_id = job.submission.job_id
         if job_id in labels or (not labels and not job.is_over and (job_id in past or job.marker.startswith(marker))):
             own = job
+    if own is None and awaited and not labels:
+        own = max((job for job in jobs if not job.is_over), key=lambda job: job.submission.job_id, default=None)
     strays = [job_id for job in jobs if job is not own for job_id in job.to_end]
     return Inheritance(own, strays)

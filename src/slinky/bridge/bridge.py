@@ -23,6 +23,7 @@ from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.executor import Executor
 from slinky.bridge.foreign import shrunk
 from slinky.bridge.grants import Grants
+from slinky.bridge.group_status import GroupStatus
 from slinky.bridge.groups import PodGroups
 from slinky.bridge.judgement import KubernetesJudgement
 from slinky.bridge.keeping import says_other
@@ -34,6 +35,9 @@ from slinky.bridge.node_controller import NodeController
 from slinky.bridge.policy import Policy
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
+from slinky.bridge.shadow import ReadingClient, Shadow, ShadowExecutor, ShadowTeller, shadow_cluster_name
+from slinky.bridge.shadow_cluster import ShadowCluster
+from slinky.bridge.shadow_metrics import ShadowMetrics
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.telling import Teller
 from slinky.bridge.translate import Site
@@ -59,9 +63,9 @@ from slinky.kube import (
     Node,
     Reflector,
 )
-from slinky.slurm import TLS, Credentials, JobCompletion, SlurmClient, TokenFile
+from slinky.slurm import TLS, Credentials, JobCompletion, Observer, SlurmClient, TokenFile
 
-__all__ = ["Bridge", "site_of"]
+__all__ = ["Bridge", "site_of", "slurm_of"]
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +85,13 @@ def site_of(settings: Settings, cluster: str) -> Site:
     )
 
 
+def slurm_of(settings: Settings, credentials: Credentials | None = None, observer: Observer | None = None) -> SlurmClient:
+    said = settings.slurm
+    files = said.ca_file or said.certificate_file
+    tls = TLS(ca=said.ca_file, certificate=said.certificate_file, key=said.key_file) if files else None
+    return SlurmClient(settings.slurm_rest_api, credentials or TokenFile(said.token_file, said.user), tls=tls, observer=observer)
+
+
 class Bridge:
     """`await Bridge(settings, access).run()`, until cancelled."""
 
@@ -92,6 +103,7 @@ class Bridge:
         self._signals = signals_counter(self._registry)
         self._kube_metrics = KubeMetrics(self._registry)
         self._metrics = BridgeMetrics(self._registry)
+        self._shadow_metrics = ShadowMetrics(self._registry)
         self._lead = asyncio.Event()
         self._lost = asyncio.Event()
         self._leadership: Leadership | None = None
@@ -102,8 +114,9 @@ class Bridge:
         """Until cancelled; the Lease is given back then."""
         async with AsyncExitStack() as stack:
             health = await stack.enter_async_context(HealthServer(self._registry, port=self._settings.health_port).running())
-            kube = await stack.enter_async_context(Client(self._access, connections=KUBE_CONNECTIONS, observer=self._kube_metrics.observe))
-            slurm = await stack.enter_async_context(self._slurm())
+            client = ReadingClient if self._settings.shadow else Client
+            kube = await stack.enter_async_context(client(self._access, connections=KUBE_CONNECTIONS, observer=self._kube_metrics.observe))
+            slurm = await stack.enter_async_context(slurm_of(self._settings, self._credentials, self._metrics.observe))
             lag = asyncio.create_task(self._kube_metrics.measure_loop_lag(), name="loop lag")
             stack.callback(lag.cancel)
             lead = await self._prepare(stack, health, kube, slurm)
@@ -132,34 +145,45 @@ class Bridge:
             lost.cancel()
             await asyncio.gather(task, lost, return_exceptions=True)
             self._metrics.forget_all()
+            self._shadow_metrics.record = None
 
     async def _prepare(self, stack: AsyncExitStack, health: HealthServer, kube: Client, slurm: SlurmClient) -> "Lead":
         """Caches, warm; and what makes a leader's time of them."""
         settings, name = self._settings, self._settings.scheduler_name
-        own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
-        foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=shrunk)
         jobs, nodes, namespaces = Reflector(kube, JOBS), Reflector(kube, NODES), Reflector(kube, NAMESPACES)
-        reflectors: dict[str, Reflector[Any]] = {
-            "pods": own,
-            "other pods": foreign,
-            "jobs": jobs,
-            "nodes": nodes,
-            "namespaces": namespaces,
-        }
-        groups = PodGroups(kube, lambda group: membership.group_changed(group), jobs=jobs.cache)
-        membership = Membership(own.cache, jobs.cache, self._touched, groups.get)
+        reflectors: dict[str, Reflector[Any]] = {"jobs": jobs, "nodes": nodes, "namespaces": namespaces}
+        played: ShadowCluster | None = None
+        if settings.shadow:  # all pods in one watch, as whose they would be is not written on them
+            own = Reflector(kube, PODS)
+            played = ShadowCluster(own.cache, namespaces.cache, settings, shrunk)
+            pods, others = played.pods, played.others
+        else:
+            own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
+            foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=shrunk)
+            reflectors["other pods"] = foreign
+            pods, others = own.cache, foreign.cache
+        groups = PodGroups(
+            kube,
+            lambda group: membership.group_changed(group),
+            jobs=jobs.cache,
+            members=lambda key: membership.pods(key),
+            look=self._touched,
+        )
+        membership = Membership(pods, jobs.cache, self._touched, groups.get, groups.part)
         grants = Grants(Policy(settings), namespaces.cache, self._namespace_changed)
-        ledger = Ledger([own.cache], nodes.cache, foreign=[foreign.cache], mapped=settings.gres)
-        surroundings = Surroundings([own.cache, foreign.cache], nodes.cache, namespaces.cache, release=await self._release(kube))
+        ledger = Ledger([pods], nodes.cache, foreign=[others], mapped=settings.gres)
+        surroundings = Surroundings([pods, others], nodes.cache, namespaces.cache, release=await self._release(kube))
         storage = StorageWatch(kube, self._kube_metrics.follow)
-        volumes = Volumes(storage.caches, (own.cache, foreign.cache), self._touched, storage.trouble)
+        volumes = Volumes(storage.caches, (pods, others), self._touched, storage.trouble)
         surroundings.filters.append(volumes.judge)
         judgement = KubernetesJudgement(surroundings, ledger)
+        before_pods = list(reflectors.values())
+        reflectors["pods"] = own
         for what, reflector in reflectors.items():
             self._kube_metrics.follow(what, reflector)
             health.ready(what, partial(_not_listed, reflector.cache))
         health.ready("groups", lambda: None if self._groups_known else groups.describe())
-        for reflector in (jobs, nodes, namespaces, foreign):
+        for reflector in before_pods:
             await _filled(stack, reflector)
         await stack.enter_async_context(groups.running())
         await groups.wait_synced()
@@ -167,21 +191,30 @@ class Bridge:
         await stack.enter_async_context(storage.running(volumes.needed, volumes.learned))
         await _filled(stack, own)  # last: what a pod is part of depends on the others
         cluster = settings.cluster or (await kube.get(NAMESPACES, "kube-system")).metadata.uid
-        events = EventRecorder(kube, "slurm-bridge", socket.gethostname(), per_second=EVENTS_PER_SECOND)
-        self._kube_metrics.follow("events", events)
-        await stack.enter_async_context(events.running())
         completion = await self._completion(stack)
-        executor = Executor(
-            kube,
-            slurm,
-            site_of(settings, cluster),
-            completion=completion,
-            may_act=self._may_act,
-            hetjobs=settings.gangs.hetjobs == "auto",
-        )
+        events: EventRecorder | None = None
+        hetjobs = settings.gangs.hetjobs == "auto"
+        if played is None:
+            events = EventRecorder(kube, "slurm-bridge", socket.gethostname(), per_second=EVENTS_PER_SECOND)
+            self._kube_metrics.follow("events", events)
+            await stack.enter_async_context(events.running())
+            site = site_of(settings, cluster)
+            executor = Executor(kube, slurm, site, completion=completion, may_act=self._may_act, hetjobs=hetjobs)
+            teller: Callable[[], Teller] = partial(Teller, kube, slurm, events, settings.status, self._may_act)
+        else:
+            writer = await stack.enter_async_context(Client(self._access, connections=1, observer=self._kube_metrics.observe))
+            shadow = Shadow(played, writer, settings.namespace, self._shadow_metrics)
+            site = site_of(settings, shadow_cluster_name(cluster))
+            executor = ShadowExecutor(shadow, kube, slurm, site, completion=completion, may_act=self._may_act, hetjobs=hetjobs)
+            teller = partial(ShadowTeller, shadow, slurm, settings.shadow_report_seconds, self._may_act)
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
 
         nodes.cache.subscribe(lambda change: self._node_changed(change.old, change.new), replay=False)
+
+        def binder() -> VolumeBinder | None:
+            if settings.shadow:  # claims are bound for the pods as they are
+                return None
+            return VolumeBinder(volumes, nodes.cache, StorageActs(kube, self._may_act), settings.volumes.bind_seconds)
 
         def lead() -> Leadership:
             leadership = Leadership(
@@ -193,22 +226,27 @@ class Bridge:
                 SlurmNodes(slurm),
                 judgement,
                 Window(settings.windows.namespace, settings.windows.total, grants.window),
-                Teller(kube, slurm, events, settings.status, self._may_act),
+                teller(),
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
                 grants.of,
                 feature_labels=settings.nodes.feature_labels,
-                volumes=VolumeBinder(volumes, nodes.cache, StorageActs(kube, self._may_act), settings.volumes.bind_seconds),
+                volumes=binder(),
+                gangs=settings.gangs,
             )
+            if settings.gangs.write_status and played is None:
+                leadership.also(GroupStatus(kube, pods, groups, settings.status, self._may_act).run, "group status")
             if settings.nodes.register:
                 controller = NodeController(
                     nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry
                 )
                 leadership.also(controller.run, "nodes")
+            volumes.changed = leadership.storage_changed
             ledger.freed, ledger.taken = leadership.node_freed, leadership.node_taken
-            leadership.also_checkpoints(
-                Checkpoints(kube, slurm, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
-            )
+            if events is not None:
+                leadership.also_checkpoints(
+                    Checkpoints(kube, slurm, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
+                )
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)
             return leadership
@@ -216,16 +254,17 @@ class Bridge:
         return lead
 
     def _started_elector(self) -> LeaderElector:
+        lease = shadow_cluster_name(self._settings.leader.name) if self._settings.shadow else self._settings.leader.name
         elector = LeaderElector(
             self._access,
-            self._settings.leader.name,
+            lease,
             self._settings.namespace,
             f"{socket.gethostname()}_{os.urandom(4).hex()}",
             on_started=self._started_leading,
             on_stopped=self._stopped_leading,
             observer=self._kube_metrics.observe,
         )
-        self._kube_metrics.follow(self._settings.leader.name, elector)
+        self._kube_metrics.follow(lease, elector)
         elector.start()
         return elector
 
@@ -257,12 +296,6 @@ class Bridge:
     def _namespace_changed(self, name: str) -> None:
         if self._leadership:
             self._leadership.reconciler.namespace_changed(name)
-
-    def _slurm(self) -> SlurmClient:
-        said = self._settings.slurm
-        files = said.ca_file or said.certificate_file
-        tls = TLS(ca=said.ca_file, certificate=said.certificate_file, key=said.key_file) if files else None
-        return SlurmClient(self._settings.slurm_rest_api, self._credentials, tls=tls, observer=self._metrics.observe)
 
     async def _completion(self, stack: AsyncExitStack) -> JobCompletion | None:
         said = self._settings.slurm

@@ -5,14 +5,15 @@ is never kept back: where something cannot be judged (constraints, reservations,
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from slinky.bridge.label_features import is_plain
 from slinky.bridge.task import PerTask, per_task
-from slinky.slurm import JobDescription, Node
+from slinky.slurm import JobDescription, Node, expand
 
-__all__ = ["NodeRoom", "room_of", "shortfall"]
+__all__ = ["NodeRoom", "room_of", "shortfall", "too_few_nodes"]
 
 _COUNT = re.compile(r"(\d+)([kKmMgGtTpP]?)")
 _TIMES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
@@ -73,6 +74,36 @@ def shortfall(job: JobDescription, nodes: Iterable[NodeRoom]) -> str:
         where = f"its {len(rooms)} nodes" if most >= len(counts) else f"any {most} of its {len(rooms)} nodes"
         return f"partition {job.partition} could hold {sum(counts[:most])} of {tasks} pods with {_in_words(task)} each on {where}"
     return ""
+
+
+def too_few_nodes(jobs: Sequence[JobDescription], nodes: Mapping[str, NodeRoom]) -> str:
+    """For the components of a hetjob, which Slurm puts on nodes of their own: empty where there may be enough. By the fewest nodes that each could do with, so that none is judged too hard."""
+    wanted, usable = 0, set[str]()
+    for job in jobs:
+        partitions = set((job.partition or "").split(",")) - {""}
+        excluded = {name for words in job.excluded_nodes or () if words for name in expand(words)}
+        features = set(job.constraints.split("&")) if job.constraints and is_plain(job.constraints) else set[str]()
+        own = {
+            name: room
+            for name, room in nodes.items()
+            if name not in excluded and features <= room.features and (not partitions or room.partitions & partitions)
+        }
+        usable |= own.keys()
+        wanted += _fewest(job, own.values())
+    if wanted <= len(usable):
+        return ""
+    return f"as a hetjob they would need {wanted} nodes, as each of its {len(jobs)} components has nodes of its own, and there are {len(usable)}"
+
+
+def _fewest(job: JobDescription, rooms: Iterable[NodeRoom]) -> int:
+    """One where it does not fit at all: that is not for here to say."""
+    task, left = per_task(job), job.tasks or 1
+    counts = sorted((_tasks_on(room, task) for room in rooms), reverse=True)
+    for number, count in enumerate(counts, 1):
+        left -= min(count, job.tasks_per_node or count)
+        if left <= 0:
+            return number
+    return 1
 
 
 def _tasks_on(room: NodeRoom, task: PerTask) -> int:

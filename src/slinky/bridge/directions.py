@@ -11,14 +11,14 @@ import msgspec
 
 from slinky.bridge.eligibility import within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
+from slinky.bridge.gang_admission import UNMAPPED
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, where
+from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.slurm import JobDescription
 
 __all__ = ["Directions", "Judgement"]
-
-UNMAPPED = "the pods of this gang are to be on nodes of one {label}, which Slurm can be told only where that label is a feature: map it with nodes.featureLabels"
 
 
 class Judgement(Protocol):
@@ -56,6 +56,15 @@ class Directions:
             return found
         together = rules.same_domain == HOSTNAME
         return [where if where.nowhere else msgspec.structs.replace(where, apart=rules.one_per_node, together=together) for where in found]
+
+    async def known_only(self, workload: Workload) -> tuple[Workload, frozenset[str]]:
+        """Without those of the nodes it is to leave out that Slurm does not know, and which these are: a job that names one would be refused, and each change to it."""
+        said = workload.settings
+        unknown = await self._slurm_nodes.unknown(said.exclude) if said.exclude else frozenset()
+        if not unknown:
+            return workload, unknown
+        rest = tuple(name for name in said.exclude if name not in unknown)
+        return msgspec.structs.replace(workload, settings=msgspec.structs.replace(said, exclude=rest)), unknown
 
     def are_short(self, pods: Sequence[Pod]) -> bool:
         """Whether a node is left out only because it is full now, of something that Slurm does not count."""

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from slinky.bridge.adoption import Found
 from slinky.bridge.hetjobs import Hetjobs
-from slinky.bridge.keys import FINALIZER, JOB_ID
+from slinky.bridge.keys import APART, FINALIZER, JOB_ID
 from slinky.bridge.marker import marker_for
 from slinky.bridge.submission import Submission, submission_from, submission_of
 from slinky.bridge.translate import Site, components
 from slinky.bridge.whereabouts import Whereabouts, put_on_all
-from slinky.bridge.workload import Workload
+from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import PODS, Client, ConflictError, InvalidError, NotFoundError, PatchKind, Pod
 from slinky.slurm import (
     AlreadyDoneError,
@@ -61,15 +62,21 @@ class Executor:
         self._may_act = may_act
         self.labels_go_along = True  # with a Binding, as long as nothing shows that they do not
 
+    async def begin(self) -> None:
+        """Of a leader's time, before anything else: nothing is to be done here."""
+
+    def adopting(self, key: WorkloadKey, pods: Sequence[Pod], jobs: Sequence[Found]) -> None:
+        """Before it is judged which of the jobs that name a workload is its own: the pods' labels tell."""
+
     async def site_for(self, workload: Workload) -> Site:
         """The site as it is for this workload: without hetjobs, where it would be one and the server has none."""
         if len(components(workload, self.site)) > 1 and (why := await self._hetjobs.lacking()):
             return msgspec.structs.replace(self.site, no_hetjobs=why)
         return self.site
 
-    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = ()) -> Submission:
-        """Once: where an answer was lost, or this process is not the first, the job that carries the marker is found instead. One that is over already is followed by another."""
-        site = await self.site_for(workload)
+    async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = (), site: Site | None = None) -> Submission:
+        """Once: where an answer was lost, or this process is not the first, the job that carries the marker is found instead. One that is over already is followed by another. `site` is as `site_for` has it, unless something else is known."""
+        site = site or await self.site_for(workload)
         for attempt in range(MOST_ATTEMPTS):
             marker = marker_for(site.cluster, str(workload.key), workload.uids, attempt)
             parts = put_on_all(components(workload, site, attempt), whereabouts)
@@ -137,6 +144,15 @@ class Executor:
         """With the pod's UID in the patch, the API server refuses it (as invalid) for another pod of that name."""
         self._check()
         change = {"metadata": {"uid": pod.metadata.uid, "labels": {JOB_ID: str(job_id) if job_id else None}}}
+        try:
+            await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace)
+        except (NotFoundError, ConflictError, InvalidError):
+            log.debug("pod %s is gone, or is another one now", pod.key)
+
+    async def set_apart(self, pod: Pod) -> None:
+        """From now on it is a workload of its own."""
+        self._check()
+        change = {"metadata": {"uid": pod.metadata.uid, "annotations": {APART: "true"}}}
         try:
             await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace)
         except (NotFoundError, ConflictError, InvalidError):

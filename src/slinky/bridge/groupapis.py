@@ -2,26 +2,32 @@
 
 Comes in: the server's discovery documents, and the objects of each version as they are. Goes out: the sources to be watched, and a `PodGroup`, the same whichever API it came from. Pure.
 
-There are two. The coscheduling CRD has not changed in years. The built-in API changes with every release of Kubernetes: 1.35 has Workloads with groups within (`v1alpha1`), 1.36
+There are two APIs for groups, and two for sets that make their pods themselves, JobSet and LeaderWorkerSet. The coscheduling CRD has not changed in years. The built-in API changes with every release of Kubernetes: 1.35 has Workloads with groups within (`v1alpha1`), 1.36
 (`v1alpha2`) and 1.37 (`v1alpha3`, `v1beta1`) have PodGroups that may refer to the Workload they were made from. What must stay true: of the built-in API one version is watched, the newest
 that is known here; a policy that is not known here is never taken for another: its pods wait.
 """
 
+import datetime as dt
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from slinky.bridge.jobsets import JOBSET_GROUP, JobSet
+from slinky.bridge.leaderworkersets import LWS_GROUP, LeaderWorkerSet
 from slinky.bridge.workload import Kind, PodGroup
 from slinky.kube import KubeObject, Meta, Resource
-from slinky.kube.objects import Record
+from slinky.kube.objects import Condition, Record
 
 __all__ = [
     "BUILTIN",
     "COSCHEDULING",
+    "CRDS",
+    "KNOWN",
     "BuiltinGroup",
     "Choice",
     "CoschedulingGroup",
+    "CoschedulingStatus",
     "GroupWorkload",
     "Source",
     "choose",
@@ -65,8 +71,13 @@ class _BuiltinSpec(Record, frozen=True):
     workload_ref: _WorkloadName | None = None
 
 
+class _BuiltinStatus(Record, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
 class BuiltinGroup(KubeObject, frozen=True):
     spec: _BuiltinSpec = _BuiltinSpec()
+    status: _BuiltinStatus = _BuiltinStatus()
 
 
 class _Part(Record, frozen=True):
@@ -88,8 +99,18 @@ class _CoschedulingSpec(Record, frozen=True):
     min_member: int = 1
 
 
+class CoschedulingStatus(Record, frozen=True):
+    phase: str = ""
+    occupied_by: str = ""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    schedule_start_time: dt.datetime | None = None
+
+
 class CoschedulingGroup(KubeObject, frozen=True):
     spec: _CoschedulingSpec = _CoschedulingSpec()
+    status: CoschedulingStatus = CoschedulingStatus()
 
 
 GroupObject = BuiltinGroup | GroupWorkload | CoschedulingGroup
@@ -109,6 +130,8 @@ class Source(msgspec.Struct, frozen=True, order=True):
             "PodGroup": BuiltinGroup,
             "Workload": GroupWorkload,
             "CoschedulingPodGroup": CoschedulingGroup,
+            "JobSet": JobSet,
+            "LeaderWorkerSet": LeaderWorkerSet,
         }
         return Resource(self.group, self.version, self.plural, types.get(self.kind, KubeObject))
 
@@ -123,7 +146,11 @@ KNOWN: Final[Mapping[str, tuple[Source, ...]]] = {
         Source("Workload", BUILTIN, "v1alpha1", WORKLOADS),
     ),
     COSCHEDULING: (Source("CoschedulingPodGroup", COSCHEDULING, "v1alpha1", GROUPS),),
+    JOBSET_GROUP: (Source("JobSet", JOBSET_GROUP, "v1alpha2", "jobsets"),),
+    LWS_GROUP: (Source("LeaderWorkerSet", LWS_GROUP, "v1", "leaderworkersets"),),
 }
+# API groups that may be installed at any time, and the name of the CRD that does it.
+CRDS: Final[Mapping[str, str]] = {group: f"{KNOWN[group][0].plural}.{group}" for group in (COSCHEDULING, JOBSET_GROUP, LWS_GROUP)}
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -137,9 +164,10 @@ def choose(group: str, served: Mapping[str, Collection[str]]) -> Choice:
     """`served` are the resources (plurals) of each version that the server has of this API group; empty where it does not have it."""
     found = next((source for source in KNOWN[group] if source.plural in served.get(source.version, ())), None)
     if found is None:
-        strange = sorted(version for version, plurals in served.items() if GROUPS in plurals)
+        plural = KNOWN[group][0].plural
+        strange = sorted(version for version, plurals in served.items() if plural in plurals)
         known = ", ".join(f"{source.version} ({source.plural})" for source in KNOWN[group])
-        problem = f"the server has podgroups.{group} as {', '.join(strange)} only; known here are {known}" if strange else ""
+        problem = f"the server has {plural}.{group} as {', '.join(strange)} only; known here are {known}" if strange else ""
         return Choice(problem=problem)
     behind = found.kind == "PodGroup" and WORKLOADS in served[found.version]
     return Choice((found, Source(None, BUILTIN, found.version, WORKLOADS)) if behind else (found,))

@@ -11,7 +11,7 @@ import msgspec
 
 from slinky.bridge.submission import Submission
 from slinky.bridge.task import PerTask, per_task
-from slinky.bridge.translate import Site, translate
+from slinky.bridge.translate import Site, translate, whereto
 from slinky.bridge.workload import Workload
 from slinky.slurm import RefusedError, SlurmClient
 
@@ -20,9 +20,7 @@ __all__ = ["Hetjobs", "components_for"]
 log = logging.getLogger(__name__)
 
 FIRST_RELEASE = (26, 5, 3)
-NO_SUCH_THING = frozenset(
-    {2036, 2037}
-)  # not supported, disabled: what a slurmctld says that has no hetjobs (for external jobs, or without backfill)
+NO_SUCH_THING = frozenset({2036, 2037})  # not supported, disabled: what a slurmctld says that has no hetjobs
 BELIEVED_SECONDS = 600.0  # how long a refusal counts for all
 
 
@@ -65,13 +63,13 @@ class Hetjobs:
 
 
 def components_for(workload: Workload, site: Site, job: Submission) -> dict[str, int]:
-    """For each pod, by UID, the component of its hetjob whose tasks are like it, else one whose tasks hold it. -1 where none does: it changed since the job was submitted."""
+    """For each pod, by UID, the component of its hetjob that is like it; else one whose tasks hold it, rather for the same nodes than for others. -1 where none does: it is not as those were that the job was submitted for."""
     found: dict[str, int] = {}
-    tasks = [component.task for component in job.components]
-    for pod in workload.pods if tasks else ():
-        own = per_task(translate(msgspec.structs.replace(workload, pods=(pod,)), site))
-        like = [number for number, task in enumerate(tasks) if task == own]
-        found[pod.metadata.uid] = next(iter(like or [number for number, task in enumerate(tasks) if _holds(task, own)]), -1)
+    for pod in workload.pods if job.components else ():
+        own = per_task(translate(msgspec.structs.replace(workload, pods=(pod,), coming=()), site))
+        where = whereto(pod)
+        ways = [(part.where != where, part.task != own, number) for number, part in enumerate(job.components) if _holds(part.task, own)]
+        found[pod.metadata.uid] = min(ways)[-1] if ways else -1
     return found
 
 

@@ -68,7 +68,10 @@ class Jobs:
         known.missing_since = 0.0
         known.verified = epoch
         known.submission = known.submission or submission_from(parts, self._cluster)
-        view = self._seen(parts[0] if known.ending_since else speaks_for_all(parts), known)
+        if len(parts) < len(parts[0].hetjob_ids):
+            view = self._incomplete(known)
+        else:
+            view = self._seen(parts[0] if known.ending_since else speaks_for_all(parts), known)
         if known.over:
             known.rest = tuple(part.job_id for part in parts if not part.is_finished)
         return view
@@ -113,6 +116,12 @@ class Jobs:
         if known.over:
             self._poller.forget(known.job_ids)
         return view
+
+    def _incomplete(self, known: Known) -> JobView:
+        """A part of it ended so long ago that Slurm has forgotten it."""
+        known.over, known.why = True, f"a part of Slurm job {known.job_id} is gone"
+        self._poller.forget(known.job_ids)
+        return JobView(job_id=known.job_id, state="over", why=known.why)
 
     def _lost(self, known: Known) -> JobView:
         known.lost = True

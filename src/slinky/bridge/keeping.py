@@ -8,6 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from slinky.bridge.directions import Directions
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.memory import Known
@@ -119,7 +121,10 @@ class Keeper:
         if (due := self._told_at.get(key, float("-inf")) + STILL_SECONDS) > now:
             self.queue.add_after(key, due - now)
             return
+        workload, unknown = await self._directions.known_only(workload)
         site = await self._executor.site_for(workload)
+        if len(known.job_ids) == 1:
+            site = msgspec.structs.replace(site, no_hetjobs=site.no_hetjobs or "its job is one")
         jobs = components(workload, site)
         after = await self._directions.of(jobs, members(workload, site), known.avoided)
         if nowhere := next((found.nowhere for found in after if found.nowhere), ""):
@@ -129,7 +134,8 @@ class Keeper:
             known.rejected = nowhere
             self._look(key)
             return
-        before, known.where = known.where, after
+        before, known.where = known.where if unknown == known.unknown_nodes else None, after
+        known.unknown_nodes = unknown
         told = False
         for number, (job_id, wanted) in enumerate(zip(known.job_ids, put_on_all(jobs, after), strict=False)):
             had = (

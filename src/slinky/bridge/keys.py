@@ -3,6 +3,7 @@
 from typing import Final
 
 __all__ = [
+    "APART",
     "CONDITION",
     "DEVICES",
     "EXTERNAL_NODE",
@@ -39,6 +40,7 @@ DEVICES: Final = "scheduler.slinky.slurm.net/devices"
 SIGNALLED: Final = "scheduler.slinky.slurm.net/signalled"  # for which end of its job its containers got their checkpoint signal
 TASK: Final = "task.slinky.slurm.net/"  # the task's environment, by the downward API
 CONDITION: Final = "slinky.slurm.net/Slurm"
+APART: Final = "scheduler.slinky.slurm.net/apart"  # a pod of a group that has no place in the group's job: scheduled by itself
 
 # Nodes.
 MANAGED_NODE: Final = "slinky.slurm.net/managed-node"  # taint, its value the scheduler's name
@@ -49,4 +51,4 @@ TOPOLOGY: Final = "topology.slinky.slurm.net/spec"
 
 # Keys that nobody but the bridge may set on a pod.
 OWNED_LABELS: Final = frozenset({JOB_ID})
-OWNED_ANNOTATIONS: Final = frozenset({SLURM_NODE, DEVICES, SIGNALLED})
+OWNED_ANNOTATIONS: Final = frozenset({SLURM_NODE, DEVICES, SIGNALLED, APART})

@@ -23,11 +23,12 @@ from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Groups, Reconciler
+from slinky.bridge.settings import GangSettings
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.standing import UNSCHEDULABLE, Standing
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.telling import Teller
-from slinky.bridge.views import needs_job, pod_view
+from slinky.bridge.views import job_id_of, needs_job, pod_view
 from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
@@ -61,6 +62,7 @@ class Leadership:
         *,
         feature_labels: Mapping[str, str] | None = None,
         volumes: VolumeBinder | None = None,
+        gangs: GangSettings | None = None,
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -85,6 +87,7 @@ class Leadership:
             teller,
             metrics,
             volumes.hold if volumes else lambda *_: "",
+            gangs=gangs,
         )
         self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
         teller.standings = self._standing
@@ -108,6 +111,10 @@ class Leadership:
         self._slurm_nodes.outdate()
         self.keeper.nodes_changed()
 
+    def storage_changed(self) -> None:
+        """Claims, volumes or classes are others."""
+        self.keeper.pods_changed()
+
     def also_checkpoints(self, checkpoints: Checkpoints) -> None:
         """Signals before jobs end."""
         checkpoints.pods = self._membership.pods
@@ -121,6 +128,7 @@ class Leadership:
             for name, service in self._others.items():
                 tasks.create_task(service(), name=name)
             tasks.create_task(self._slurm_nodes.run(), name="Slurm's nodes")
+            await self._executor.begin()
             await self._adopt()
             tasks.create_task(self.poller.run(), name="jobs")
             tasks.create_task(self._teller.run(), name="status")
@@ -151,15 +159,18 @@ class Leadership:
             by_key.setdefault(by_label.get(job.submission.job_id, job.key), []).append(job)
         strays = 0
         for key, jobs in by_key.items():
+            self._executor.adopting(key, self._membership.pods(key), jobs)
             pods = self._membership.pods(key)
-            inherited = inheritance(self._executor.site.cluster, key, pods, jobs)
-            if inherited.own and pods:
+            awaited = self.reconciler.succession.prospects(key).awaited
+            inherited = inheritance(self._executor.site.cluster, key, pods, jobs, awaited=awaited)
+            if inherited.own and (pods or awaited):
                 known = self.reconciler.known.setdefault(key, Known())
                 known.take(inherited.own.submission, self.poller.epoch)
                 for job_id in known.job_ids:
                     self.reconciler.own_job(job_id, key)
                 self._window.keep(key)  # until it is seen to have started
-            for job_id in inherited.strays if pods else [job_id for job in jobs for job_id in job.to_end]:
+                self.reconciler.queue.add(key)
+            for job_id in inherited.strays if pods or awaited else [job_id for job in jobs for job_id in job.to_end]:
                 strays += 1
                 self._key_of_stray[job_id] = key
                 self._strays.add_after(job_id, STRAY_SECONDS)
@@ -187,12 +198,19 @@ class Leadership:
                 await self._executor.end_job(job_id, None, "no pod belongs to it", running=False)
         del self._key_of_stray[job_id]
 
-    def _standing(self, key: WorkloadKey) -> tuple[list[Pod], Standing | int | None]:
+    def _standing(self, key: WorkloadKey) -> list[tuple[list[Pod], Standing | int | None]]:
         known = self.reconciler.known.get(key)
         pods = [pod for pod in self._membership.pods(key) if not pod.is_over and pod.metadata.deletion_timestamp is None]
         if known is None or not pods:
-            return [], None
-        return pods, self._words(key, known, pods)
+            return []
+        own = {pod.metadata.uid for pod in pods if self._has_part(pod, known)}
+        late = [pod for pod in pods if pod.metadata.uid not in own]
+        said = self._words(key, known, pods)
+        return [([pod for pod in pods if pod.metadata.uid in own], said), (late, _surplus(known))] if late else [(pods, said)]
+
+    @staticmethod
+    def _has_part(pod: Pod, known: Known) -> bool:
+        return not known.job_id or bool(pod.spec.node_name) or known.written.labels.get(pod.metadata.uid, job_id_of(pod)) == known.job_id
 
     def _words(self, key: WorkloadKey, known: Known, pods: list[Pod]) -> Standing | int | None:
         if known.obstacle:
@@ -218,3 +236,12 @@ class Leadership:
         if key.kind != "Pod":
             return Standing(reason="Gathering", message=f"{len(pods)} pods of {key} are there; it is queued in Slurm when all are")
         return None
+
+
+def _surplus(known: Known) -> Standing:
+    """Of a pod of a gang whose job has no slot for it."""
+    slots = known.submission.tasks if known.submission else 0
+    return Standing(
+        reason="Surplus",
+        message=f"Slurm job {known.job_id} of its gang was submitted for {slots} pods: it waits until a slot is free that fits it, or for the next job",
+    )

@@ -18,13 +18,14 @@ MOST_RANKS = 100_000
 
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comment of ours says. `ranks` are those of a component of a hetjob; of any other job, none."""
+    """What a comment of ours says. `ranks` are those of a component of a hetjob, `where` a word for what its pods say about nodes; any other job has neither."""
 
     marker: str
     cluster: str
     workload: str
     count: int
     ranks: tuple[int, ...] = ()
+    where: str = ""
     pods: tuple[str, ...] = ()
 
 
@@ -35,6 +36,7 @@ class _Comment(msgspec.Struct):
     workload: str = ""
     count: int = 0
     ranks: str = ""
+    where: str = ""
     pods: list[str] = []
 
 
@@ -45,7 +47,13 @@ def marker_for(cluster: str, workload: str, uids: Iterable[str], attempt: int = 
 
 
 def comment_for(
-    cluster: str, workload: str, pods: Iterable[tuple[str, str]], uids: Iterable[str], attempt: int = 0, ranks: Sequence[int] = ()
+    cluster: str,
+    workload: str,
+    pods: Iterable[tuple[str, str]],
+    uids: Iterable[str],
+    attempt: int = 0,
+    ranks: Sequence[int] = (),
+    where: str = "",
 ) -> str:
     """`pods` as (namespace, name), in rank order. The marker comes first, so that it is found however much is cut."""
     uids = tuple(uids)
@@ -57,7 +65,7 @@ def comment_for(
         "count": len(uids),
     }
     if ranks:
-        said["ranks"] = _ranges(ranks)
+        said |= {"ranks": _ranges(ranks), "where": where}
     room = MOST_BYTES - len(json.dumps(said)) - 16
     names = []
     for namespace, name in pods:
@@ -82,6 +90,7 @@ def read_comment(text: str, cluster: str) -> Marking | None:
         workload=comment.workload,
         count=comment.count,
         ranks=_ranks(comment.ranks),
+        where=comment.where,
         pods=tuple(comment.pods),
     )
 

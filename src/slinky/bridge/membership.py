@@ -4,9 +4,11 @@ Comes in: the caches of pods and Jobs, and the groups that are known. Goes out: 
 belongs to one workload for its whole life, from the moment that its Job and its group are known.
 
 - Its Job is not known yet: it is part of no workload until it is.
-- Its group is not known yet: it waits in the group's workload, which cannot be submitted. When the group comes, a gang keeps it there; in a group that is no gang it becomes a workload of its own.
+- Its group, JobSet or LeaderWorkerSet is not known yet: it waits in the group's workload, which cannot be submitted. When the group comes, a gang keeps it there; in a group that is no gang it becomes a workload of its own.
 - It has a Slurm job already when it is first seen (the bridge started anew), and its Job or group is gone: nobody can say any more whether it was part of a gang, but the pods of one
   Slurm job are one workload, so it goes with those.
+
+- It was set apart (annotation `APART`, before it had a Slurm job): it is a workload of its own from then on.
 
 This needs Jobs and groups to be there before the pods that name them: whoever starts the caches waits for Jobs and groups before it follows pods.
 """
@@ -15,8 +17,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from slinky.bridge.jobsets import job_is_over
+from slinky.bridge.keys import APART
 from slinky.bridge.views import job_id_of
-from slinky.bridge.workload import PodGroup, WorkloadKey, group_of, key_of, key_of_job
+from slinky.bridge.workload import PART, PodGroup, WorkloadKey, asks_for_gang, group_of, key_of, key_of_job, of_jobset
 from slinky.kube import Cache, Change, Job, Key, Pod
 
 __all__ = ["Membership"]
@@ -31,7 +35,7 @@ class _Member(msgspec.Struct, frozen=True):
 
 
 class Membership:
-    """`groups` tells what is known of the group that a pod names; `group_changed` is to be called when that changes."""
+    """`groups` tells what is known of the group that a pod names, `parts` which part of a set it is of; `group_changed` is to be called when that changes."""
 
     def __init__(
         self,
@@ -39,11 +43,13 @@ class Membership:
         jobs: Cache[Job],
         touched: Callable[[WorkloadKey], None],
         groups: Callable[[WorkloadKey], PodGroup | None] = lambda _: None,
+        parts: Callable[[WorkloadKey, Pod], str] = lambda *_: "",
     ) -> None:
         self._pods = pods
         self._jobs = jobs
         self._touched = touched
         self._groups = groups
+        self._parts = parts
         self._of_pod: dict[Key, _Member] = {}
         self._pods_of: dict[WorkloadKey, set[Key]] = {}
         pods.add_index("job", lambda pod: [owner.uid] if (owner := pod.metadata.controller) and owner.kind == "Job" else [])
@@ -70,6 +76,15 @@ class Membership:
         job = self._jobs.by_key(Key(pod.metadata.namespace, owner.name))
         return job if job is not None and job.metadata.uid == owner.uid else None
 
+    def named_job(self, key: WorkloadKey) -> Job | None:
+        """The Job behind the key of a Job that is a gang, also where it has no pods."""
+        return self._jobs.by_key(Key(key.namespace, key.object_name)) if key.kind == "Job" and not key.job_id else None
+
+    def named_group(self, pod: Pod) -> WorkloadKey | None:
+        """The group that it names, if it can be of that: a Job that no JobSet owns is of none, whatever its pods' labels say."""
+        named, job = group_of(pod), self.job_of(pod)
+        return None if named and named.kind == "JobSet" and job and not of_jobset(job, named) else named
+
     def group_changed(self, group: WorkloadKey) -> None:
         """A group came, went or changed: `group` as `group_of` gives it, so that all replicas of a group are meant."""
         for pod in self._pods.by_index("group", str(group)):
@@ -84,26 +99,47 @@ class Membership:
             self._keep(change.new)
 
     def _job_changed(self, change: Change[Job]) -> None:
+        """A Job of a thousand pods says a thousand times how far it is: only what a gang's next step depends on counts."""
         old, new = change.old, change.new
-        if old is not None and new is not None and old.metadata.annotations == new.metadata.annotations and old.spec == new.spec:
-            gang = WorkloadKey("Job", new.metadata.namespace, new.metadata.name)
-            if old.status.succeeded != new.status.succeeded and gang in self._pods_of:
-                self._touched(gang)  # how many of it are still to come; a Job of a thousand pods says so a thousand times
-            return
         known = new or old
-        if known is not None:
+        if known is None:
+            return
+        if old is None or new is None or (old.metadata.annotations, old.spec) != (new.metadata.annotations, new.spec):
             for pod in self._pods.by_index("job", known.metadata.uid):
                 self._keep(pod)
+        if old is None or new is None or _progress(old) != _progress(new):
+            for key in self._gangs_of(known):
+                self._touched(key)
+
+    def _gangs_of(self, job: Job) -> set[WorkloadKey]:
+        """The gangs whose next step may depend on how far this Job is, also where they have no pods (any more)."""
+        if asks_for_gang(job.metadata):
+            return {WorkloadKey("Job", job.metadata.namespace, job.metadata.name)}
+        owner = job.metadata.controller
+        if owner is None or owner.kind != "JobSet":
+            return set()
+        pods = self._pods.by_index("job", job.metadata.uid)
+        named = {WorkloadKey("JobSet", job.metadata.namespace, f"{owner.name}{PART}{part}") for part in self._parts_of(job, owner.name)}
+        return named | {
+            member.workload for pod in pods if (member := self._of_pod.get(pod.key)) is not None and member.workload.kind == "JobSet"
+        }
+
+    def _parts_of(self, job: Job, jobset: str) -> list[str]:
+        """Asked as one of its pods would be."""
+        asks = Pod(metadata=msgspec.structs.replace(job.metadata, owner_references=()))
+        part = self._parts(WorkloadKey("JobSet", job.metadata.namespace, jobset), asks)
+        return [part] if part else []
 
     def _keep(self, pod: Pod) -> None:
         before = self._of_pod.get(pod.key)
         if before is not None and before.uid != pod.metadata.uid:
             self._drop(pod.key)
             before = None
-        if before is not None and before.settled:
+        apart = APART in pod.metadata.annotations and before is not None and before.workload.kind != "Pod" and not before.workload.job_id
+        if before is not None and before.settled and not apart:
             self._touched(before.workload)
             return
-        now = self._place(pod, before)
+        now = self._place(pod, None if apart else before)
         if now is None:
             return
         if before is not None and before.workload != now.workload:
@@ -114,7 +150,9 @@ class Membership:
 
     def _place(self, pod: Pod, before: _Member | None) -> _Member | None:
         """Where it belongs by what is known now; `before` is where it waits. Who has a Slurm job does not move any more."""
-        uid, owner, job, named = pod.metadata.uid, pod.metadata.controller, self.job_of(pod), group_of(pod)
+        uid, owner, job, named = pod.metadata.uid, pod.metadata.controller, self.job_of(pod), self.named_group(pod)
+        if APART in pod.metadata.annotations:
+            return _Member(uid, key_of(pod, {}), True)
         group = self._groups(named) if named else None
         orphan = owner is not None and owner.kind == "Job" and job is None
         if job_id := job_id_of(pod):
@@ -124,7 +162,8 @@ class Membership:
                 return _Member(uid, key_of_job(pod, job_id), True)
         if orphan and before is None and pod.metadata.deletion_timestamp is None:
             return None
-        key = key_of(pod, {(job.metadata.namespace, job.metadata.name): job} if job else {}, group)
+        part = self._parts(named, pod) if named else ""
+        key = key_of(pod, {(job.metadata.namespace, job.metadata.name): job} if job else {}, group, part)
         return _Member(uid, key, named is None or group is not None)
 
     def _drop(self, name: Key) -> None:
@@ -136,6 +175,10 @@ class Membership:
         if not members:
             del self._pods_of[found.workload]
         self._touched(found.workload)
+
+
+def _progress(job: Job) -> tuple[int, bool, bool, bool]:
+    return job.status.succeeded, job_is_over(job), job.spec.suspend, job.metadata.deletion_timestamp is not None
 
 
 def _matters(old: Pod, new: Pod) -> bool:

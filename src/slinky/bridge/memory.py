@@ -6,7 +6,7 @@ import msgspec
 
 from slinky.bridge.annotations import JobSettings
 from slinky.bridge.placement import Slot
-from slinky.bridge.plan import PodView
+from slinky.bridge.plan import Outcome, PodView
 from slinky.bridge.submission import Submission
 from slinky.bridge.whereabouts import Whereabouts
 from slinky.bridge.workload import Workload
@@ -20,6 +20,7 @@ class Written(msgspec.Struct, gc=False):
     labels: dict[str, int] = {}
     ranks: dict[str, int] = {}  # of pods that were bound
     released: set[str] = set()
+    apart: set[str] = set()
 
     def over(self, pod: PodView) -> PodView:
         """The pod as it is, given what we did."""
@@ -41,10 +42,11 @@ class Written(msgspec.Struct, gc=False):
         return pod
 
     def keep_only(self, uids: set[str]) -> None:
-        for uid in (self.labels.keys() | self.ranks.keys() | self.released) - uids:
+        for uid in (self.labels.keys() | self.ranks.keys() | self.released | self.apart) - uids:
             self.labels.pop(uid, None)
             self.ranks.pop(uid, None)
             self.released.discard(uid)
+            self.apart.discard(uid)
 
 
 class Known(msgspec.Struct, gc=False):
@@ -61,10 +63,14 @@ class Known(msgspec.Struct, gc=False):
     parked_until: float = 0.0
     parked: str = ""  # why
     parked_for: JobSettings | None = None  # what was said then, where something else is to be judged at once
+    unknown_nodes: frozenset[str] = frozenset()  # that it is to leave out, and that Slurm was not told of, as it does not know them
     parkings: int = 0  # in a row
     too_large: bool = False  # parked because no node could hold it, not for what Slurm said
     missing_since: float = 0.0
     incomplete_since: float = 0.0
+    vacant_since: float = 0.0  # its job has no pods (left), and others are awaited
+    lineage: str = ""  # the UID of the object that its job's pods were made by
+    outcomes: dict[int, Outcome] = {}  # of its job's pods, by rank
     obstacle: str = ""
     obstacle_since: float = 0.0
     waits: str = ""  # for its volumes, before it is submitted or before it is bound
@@ -100,6 +106,7 @@ class Known(msgspec.Struct, gc=False):
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
         self.parked, self.parked_for, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", None, 0.0, 0.0, 0.0, ""
         self.parkings, self.ending_since, self.rejected, self.rest, self.waits = 0, 0.0, "", (), ""
+        self.vacant_since, self.lineage, self.outcomes = 0.0, "", {}
 
     def is_for(self, uids: Iterable[str]) -> None:
         """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""
@@ -111,6 +118,7 @@ class Known(msgspec.Struct, gc=False):
         self.over = self.lost = False
         self.missing_since = self.incomplete_since = self.started_at = 0.0
         self.obstacle, self.rejected, self.obstacle_since, self.rest, self.waits = "", "", 0.0, (), ""
+        self.vacant_since, self.lineage, self.outcomes = 0.0, "", {}
         for uid in self.unwritten:
             self.written.labels.pop(uid, None)
         self.unwritten = set()

@@ -6,22 +6,41 @@ wait. Pure: it asks nobody and remembers nothing, so it can be run again at any 
 What must stay true, whatever happened before:
 - A pod is bound only to a node that its own job was given, and only while that job runs; the job that its label names is its own, and no other.
 - No second job is submitted while one may exist.
-- A job of ours ends when none of its pods is left to run; a pod keeps its finalizer until its containers are gone, and the last one until its job has ended.
+- A job of ours ends when none of its pods is left to run and none will come in their stead; a pod keeps its finalizer until its containers are gone, and the last one until its job has ended, unless others are awaited: many of those who
+  make pods make the next only when the last is gone.
 - A pod that runs is evicted only when its own job is known to be over or ending.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from slinky.bridge.placement import Placement
 
-__all__ = ["Action", "Bind", "EndJob", "Evict", "JobView", "Label", "PodView", "Release", "Snapshot", "Submit", "plan"]
+__all__ = [
+    "Action",
+    "Bind",
+    "EndJob",
+    "Evict",
+    "JobView",
+    "Label",
+    "Outcome",
+    "PodView",
+    "Release",
+    "SetApart",
+    "Snapshot",
+    "Submit",
+    "outcomes",
+    "plan",
+]
 
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True):
-    """`waiting`: not bound. `bound`: on a node, and its containers may run. `over`: its containers are gone. `exit_code` where it is over, `rank` where it is bound (-1: not known)."""
+    """`waiting`: not bound. `bound`: on a node, and its containers may run. `over`: its containers are gone. `exit_code` where it is over, `rank` where it is or was bound (-1: not known).
+
+    `gated`: it may not be bound now. `born` tells which of two in one slot came later.
+    """
 
     uid: str
     state: Literal["waiting", "bound", "over"]
@@ -30,6 +49,8 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     finalizer: bool = True
     exit_code: int = 0
     rank: int = -1
+    gated: bool = False
+    born: float = 0.0
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +69,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """`pods` in rank order. `submit_unknown`: a submit was sent whose outcome is not known; `parked`: no node could ever hold it; `gated`: it may not be submitted now; `broken`: members of a gang that
     had not begun have been missing for too long: the job is given back until the gang is complete again; `rejected`: why Kubernetes does not take its pods on the nodes that Slurm chose: another job is to be
     submitted without those.
+
+    `awaited`: whoever made the pods will make others in the stead of those that are gone, so that a job without pods is kept; `completed`: it says that all is done, and well. `elastic`: pods for which the job has no room may start by
+    themselves. `outcomes` are by rank how pods ended by themselves, also of those that are gone.
     """
 
     pods: Sequence[PodView]
@@ -59,6 +83,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     gated: bool = False
     broken: bool = False
     rejected: str = ""
+    awaited: bool = False
+    completed: bool = False
+    elastic: bool = False
+    outcomes: Mapping[int, "Outcome"] = {}
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a pod ended by itself."""
+
+    uid: str
+    exit_code: int
 
 
 class Submit(msgspec.Struct, frozen=True):
@@ -72,6 +107,12 @@ class Label(msgspec.Struct, frozen=True):
 
     uid: str
     job_id: int
+
+
+class SetApart(msgspec.Struct, frozen=True):
+    """Mark a pod for which its gang's job has no room and will have none: it becomes a workload of its own."""
+
+    uid: str
 
 
 class Bind(msgspec.Struct, frozen=True):
@@ -97,7 +138,7 @@ class Release(msgspec.Struct, frozen=True):
     uid: str
 
 
-Action = Submit | Label | Bind | Evict | EndJob | Release
+Action = Submit | Label | SetApart | Bind | Evict | EndJob | Release
 
 
 def plan(now: Snapshot) -> list[Action]:
@@ -111,14 +152,15 @@ def plan(now: Snapshot) -> list[Action]:
         evictions = [Evict(pod.uid, job.why) for pod in now.pods if pod.job_id == job.job_id and pod.state != "over" and not pod.deleting]
         return [*_releases(now, job_over=job.state == "over"), *evictions]
     if not _left(now):
-        return [*_releases(now, job_over=False), _end(now, job)]
+        return _releases(now, job_over=True) if now.awaited else [*_releases(now, job_over=False), _end(now, job)]
     if now.broken and not any(pod.state == "bound" for pod in now.pods):
         return [*_back_to_the_start(now, job), EndJob(job.job_id, None, "members of the gang are missing")]
     if now.rejected and not any(pod.state == "bound" for pod in now.pods):
         return [*_back_to_the_start(now, job), EndJob(job.job_id, None, now.rejected)]
-    if labels := _labels(now, job):
-        return [*_releases(now, job_over=False), *labels]
-    return [*_releases(now, job_over=False), *_bindings(now, job)]
+    apart = _apart(now, job)
+    if labels := _labels(now, job, {action.uid for action in apart}):
+        return [*_releases(now, job_over=False), *apart, *labels]
+    return [*_releases(now, job_over=False), *apart, *_bindings(now, job)]
 
 
 def _may_start(pod: PodView) -> bool:
@@ -130,11 +172,19 @@ def _left(now: Snapshot) -> list[PodView]:
     return [pod for pod in now.pods if _may_start(pod) or pod.state == "bound"]
 
 
-def _labels(now: Snapshot, job: JobView) -> list[Action]:
+def _labels(now: Snapshot, job: JobView, apart: set[str]) -> list[Action]:
     """Pods that wait get the job's label, as many as it has room for: those that it was submitted for, and those that come in the stead of one that is gone."""
     taken = sum(pod.job_id == job.job_id for pod in _left(now))
-    waiting = [pod for pod in now.pods if _may_start(pod) and pod.job_id != job.job_id]
+    waiting = [pod for pod in now.pods if _may_start(pod) and not pod.gated and pod.job_id != job.job_id and pod.uid not in apart]
     return [Label(pod.uid, job.job_id) for pod in waiting[: max(job.tasks - taken, 0)]]
+
+
+def _apart(now: Snapshot, job: JobView) -> list[SetApart]:
+    """Those that came too late for the job, of a group that may have any number of pods. One that comes in the stead of another is none of them: that one's slot will be free when it is gone."""
+    alive = [pod for pod in now.pods if _may_start(pod) or (pod.state == "bound" and not pod.deleting)]
+    loose = [pod for pod in alive if pod.state == "waiting" and pod.job_id != job.job_id]
+    surplus = min(len(alive) - job.tasks, len(loose)) if now.elastic else 0
+    return [SetApart(pod.uid) for pod in loose[len(loose) - surplus :]] if surplus > 0 else []
 
 
 def _submission(now: Snapshot) -> list[Action]:
@@ -156,7 +206,7 @@ def _bindings(now: Snapshot, job: JobView) -> list[Action]:
     if job.state != "running":
         return []
     own = [pod for pod in now.pods if pod.job_id == job.job_id]
-    starting = [pod for pod in own if _may_start(pod)]
+    starting = [pod for pod in own if _may_start(pod) and not pod.gated]
     places = {placement.uid: placement for placement in now.placements}
     incomplete = len(own) < min(now.size, job.tasks) and all(pod.state == "waiting" for pod in own)
     if incomplete or any(pod.uid not in places for pod in starting):
@@ -165,12 +215,29 @@ def _bindings(now: Snapshot, job: JobView) -> list[Action]:
 
 
 def _end(now: Snapshot, job: JobView) -> EndJob:
-    """By its pods' own word where they have one. A pod that was deleted did not end by itself, unless another's failure tells why: a Job that has failed deletes what is left of it."""
-    over = [pod for pod in now.pods if pod.state == "over" and pod.job_id == job.job_id]
-    worst = max((pod.exit_code for pod in over if not pod.deleting), default=0)
-    if worst or (over and not any(pod.deleting for pod in over)):
+    """By its pods' own word where they have one, the last of each slot: who was replaced does not speak for the job. A pod that was deleted did not end by itself, unless another's failure tells why: a Job that has failed deletes what is
+    left of it; and one that has succeeded may too.
+    """
+    said = outcomes(now.outcomes, now.pods, job.job_id)
+    worst = max((outcome.exit_code for outcome in said.values()), default=0)
+    by_themselves = {outcome.uid for outcome in said.values()}
+    deleted = any(pod.deleting and pod.state == "over" and pod.job_id == job.job_id and pod.uid not in by_themselves for pod in now.pods)
+    if worst or (said and (not deleted or now.completed)):
         return EndJob(job.job_id, worst, "all pods have ended")
     return EndJob(job.job_id, None, "no pod is left that could run")
+
+
+def outcomes(before: Mapping[int, Outcome], pods: Sequence[PodView], job_id: int) -> dict[int, Outcome]:
+    """By rank, given those `before`: of the last pod in each slot, if it ended by itself. Who runs there now, or ran and was deleted, takes away that of the one in whose stead it came."""
+    found = dict(before)
+    began = sorted((pod for pod in pods if pod.job_id == job_id and pod.state != "waiting"), key=lambda pod: pod.born)
+    for position, pod in enumerate(began):
+        rank = pod.rank if pod.rank >= 0 else -1 - position  # its slot is not known: it counts for itself
+        if pod.state == "over" and not pod.deleting:
+            found[rank] = Outcome(pod.uid, pod.exit_code)
+        elif rank in found and found[rank].uid != pod.uid:
+            del found[rank]
+    return found
 
 
 def _releases(now: Snapshot, *, job_over: bool) -> list[Action]:

@@ -118,11 +118,14 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
     def _may_name(self, key: str, name: str) -> bool:
         allowed = self.allowed.get(key, frozenset())
-        return ANY in allowed or name in allowed or name == self.defaults.get(key)
+        return ANY in allowed or name in allowed or name in self._own(key)
+
+    def _own(self, key: str) -> list[str]:
+        """The default, which for partitions may be several."""
+        return [name for name in self.defaults.get(key, "").split(",") if name]
 
     def _may(self, key: str) -> str:
-        own = self.defaults.get(key)
-        names = sorted({*self.allowed.get(key, ()), *([own] if own else [])})
+        names = sorted({*self.allowed.get(key, ()), *self._own(key)})
         word = WORDS.get(key, key)
         return (
             f"namespace {self.namespace} may name {_list(names)}"

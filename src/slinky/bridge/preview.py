@@ -5,14 +5,16 @@ translation are the bridge's own functions, called as the bridge calls them, so 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from slinky.bridge.admission import DEFAULT_SCHEDULER, Verdict, admit_pod, admit_root
+from slinky.bridge.admission import DEFAULT_SCHEDULER, admit_pod, admit_root
+from slinky.bridge.admitted import admitted
 from slinky.bridge.annotations import AnnotationError
 from slinky.bridge.bridge import site_of
-from slinky.bridge.expansion import KINDS, Document, ExpansionError, expand, normal, title
+from slinky.bridge.expansion import KINDS, ExpansionError, expand, normal, title
+from slinky.bridge.expansion_parts import Document
 from slinky.bridge.groupapis import (
     BUILTIN,
     COSCHEDULING,
@@ -23,40 +25,23 @@ from slinky.bridge.groupapis import (
     group_from,
     workload_behind,
 )
+from slinky.bridge.jobsets import JobSet
+from slinky.bridge.leaderworkersets import LeaderWorkerSet
 from slinky.bridge.membership import Membership
-from slinky.bridge.needs import needs_of
-from slinky.bridge.node_rules import preferences_of, rules_of
 from slinky.bridge.policy import Grant, Policy, PolicyError
+from slinky.bridge.preview_directions import DirectionsError, directed
+from slinky.bridge.preview_words import Preview, described
 from slinky.bridge.quantities import QuantityError
-from slinky.bridge.sbatch import sbatch_line, untold
+from slinky.bridge.roots import Root, group_of_root, part_in
 from slinky.bridge.settings import Settings
-from slinky.bridge.translate import Site, translate
-from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, rank_of, workload_of
+from slinky.bridge.translate import components
+from slinky.bridge.workload import PodGroup, WorkloadKey, rank_of, workload_of
 from slinky.kube import Cache, Job, KubeObject, Pod
-from slinky.slurm import JobDescription
 
-__all__ = ["Preview", "Previews", "preview"]
+__all__ = ["Previews", "preview"]
 
 ROOTS = frozenset({"Job", "JobSet", "LeaderWorkerSet", "PodGroup"})  # what the webhook is asked about besides pods
-COUNTED = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 PREVIEW = "preview"  # the cluster's name in markers, which nobody sees
-
-T = TypeVar("T")
-
-
-class Preview(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One workload. `more` others differ from it in nothing but names. `jobs` are the components of its job, one as a rule, none where it has none (yet): `refusals` and `warnings` say why."""
-
-    workload: str
-    made_by: str = ""
-    pods: tuple[str, ...] = ()
-    more: int = 0
-    jobs: tuple[JobDescription, ...] = ()
-    nodes: tuple[str, ...] = ()
-    preferences: tuple[str, ...] = ()
-    sbatch: str = ""
-    refusals: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 class Previews(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -92,6 +77,7 @@ class _World:
         self._pods: Cache[Pod] = Cache()
         self._jobs: Cache[Job] = Cache()
         self._groups: dict[tuple[str, str, str], GroupObject] = {}
+        self._roots: dict[tuple[str, str, str], Root] = {}
         self._workloads: dict[tuple[str, str], KubeObject] = {}
         self._refused: list[Preview] = []
         self._warnings: dict[str, list[str]] = {}  # by the UID of the pod or of its root
@@ -132,6 +118,12 @@ class _World:
                     self._jobs.put(msgspec.convert(found, Job))
                 case "PodGroup" | "Workload":
                     self._take_group(found)
+                case "JobSet":
+                    self._roots["JobSet", found["metadata"]["namespace"], found["metadata"]["name"]] = msgspec.convert(found, JobSet)
+                case "LeaderWorkerSet":
+                    self._roots["LeaderWorkerSet", found["metadata"]["namespace"], found["metadata"]["name"]] = msgspec.convert(
+                        found, LeaderWorkerSet
+                    )
         if not pods and root["kind"] not in ("PodGroup", "Workload"):
             self.skipped.append(f"{title(root)}: it asks for no pods")
 
@@ -152,7 +144,7 @@ class _World:
             self._warnings[uid].append(
                 f"namespace {namespace} is not managed by this configuration: this is what it would become if it were"
             )
-        self._pods.put(msgspec.convert(_patched(pod, verdict), Pod))
+        self._pods.put(msgspec.convert(admitted(pod, verdict), Pod))
 
     def _take_group(self, found: Document) -> None:
         meta, api = found["metadata"], found.get("apiVersion", "").partition("/")[0]
@@ -177,11 +169,17 @@ class _World:
     # What comes of it
 
     def workloads(self) -> list[Preview]:
-        membership = Membership(self._pods, self._jobs, lambda _: None, self._group)
+        membership = Membership(self._pods, self._jobs, lambda _: None, self._group, self._part)
         found = [self._preview(key, membership) for key in membership.keys()]  # noqa: SIM118 a method of its own
         return [*self._refused, *found]
 
+    def _part(self, named: WorkloadKey, pod: Pod) -> str:
+        root = self._roots.get((named.kind, named.namespace, named.object_name))
+        return part_in(root, pod) if root is not None else ""
+
     def _group(self, key: WorkloadKey) -> PodGroup | None:
+        if root := self._roots.get((key.kind, key.namespace, key.object_name)):
+            return group_of_root(root, key.part)
         found = self._groups.get((key.kind, key.namespace, key.object_name))
         if found is None:
             return None
@@ -198,72 +196,16 @@ class _World:
         made_by = ", ".join(title(root) for root in roots if root["kind"] != "Pod" and title(root) != name)
         told_of = {"workload": name, "made_by": made_by, "pods": tuple(str(pod.key) for pod in pods)}
         try:
-            workload = workload_of(key, pods, self._group(key), membership.job_of(pods[0]))
+            named = membership.named_group(pods[0]) if key.kind == "Pod" else key
+            workload = workload_of(key, pods, self._group(named) if named else None, membership.job_of(pods[0]))
             if workload is None:
                 return Preview(**told_of, warnings=(*warnings, f"it waits: {key} is not there"))  # type: ignore[arg-type]
             workload = self._grant(key.namespace).settled(workload)
-            jobs = (translate(workload, self._site),)
-        except (AnnotationError, PolicyError, QuantityError) as error:
+            jobs = components(workload, self._site)
+            jobs = directed(workload, jobs, self._site, self._settings.nodes.feature_labels, self._labels)
+        except (AnnotationError, DirectionsError, PolicyError, QuantityError) as error:
             return Preview(**told_of, refusals=(str(error),), warnings=tuple(warnings))  # type: ignore[arg-type]
-        return _described(workload, jobs, self._site, told_of, warnings)
-
-
-def _described(
-    workload: Workload, jobs: tuple[JobDescription, ...], site: Site, told_of: Mapping[str, Any], warnings: list[str]
-) -> Preview:
-    rules = [_room(job) for job in jobs]
-    rules += _of_all([(pod.metadata.name, rules_of(pod)) for pod in workload.pods])
-    warnings += [
-        f"resource {name} is not known to Slurm (setting gres): it counts when the pod is bound, not before"
-        for name in _uncounted(workload, site)
-    ]
-    if not workload.is_complete:
-        warnings.append(f"{len(workload.pods)} pods are there of the {workload.size} that it waits for: it is submitted when all are")
-    if any(pod.spec.scheduling_gates for pod in workload.pods):
-        gates = sorted({gate.name for pod in workload.pods for gate in pod.spec.scheduling_gates})
-        warnings.append(f"it waits until its scheduling gates are gone: {', '.join(gates)}")
-    return Preview(
-        **told_of,
-        jobs=tuple(msgspec.structs.replace(job, admin_comment=None) for job in jobs),
-        nodes=tuple(rules),
-        preferences=tuple(_of_all([(pod.metadata.name, preferences_of(pod)) for pod in workload.pods])),
-        sbatch=sbatch_line(jobs),
-        warnings=(*warnings, *(f"sbatch cannot say {text}" for text in untold(jobs) if not text.startswith("admin_comment"))),
-    )
-
-
-def _room(job: JobDescription) -> str:
-    """What Slurm looks for."""
-    cpus = job.cpus_per_task or 1
-    each = [f"{cpus} CPU{'s' if cpus > 1 else ''}"]
-    each += [f"{job.memory_per_cpu * cpus} MiB"] if isinstance(job.memory_per_cpu, int) else []
-    each += [job.tres_per_task] if job.tres_per_task else []
-    node = [f"{job.memory_per_node} MiB"] if isinstance(job.memory_per_node, int) else []
-    node += [job.tres_per_node] if job.tres_per_node else []
-    if (job.tasks or 1) == 1:
-        text = f"in partition {job.partition}, with {', '.join([*each, *node])} free"
-    else:
-        text = f"in partition {job.partition}, with {', '.join(each)} free for each of its pods there"
-        text += f", and {', '.join(node)} on the node" if node else ""
-    text += f", with features {job.constraints}" if job.constraints else ""
-    text += ", and nobody else's job on it" if job.shared == ["none"] else ""
-    return text + (f", and not {', '.join(job.excluded_nodes)}" if job.excluded_nodes else "")
-
-
-def _of_all(found: list[tuple[str, list[str]]]) -> list[str]:
-    """What holds for all pods once; what holds for some with the first one's name."""
-    common = [rule for rule in found[0][1] if all(rule in rules for _, rules in found)]
-    own: dict[str, list[str]] = {}
-    for name, rules in found:
-        for rule in rules:
-            if rule not in common:
-                own.setdefault(rule, []).append(name)
-    return common + [f"for {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {rule}" for rule, names in own.items()]
-
-
-def _uncounted(workload: Workload, site: Site) -> list[str]:
-    names = {name for pod in workload.pods for name in needs_of(pod).amounts}
-    return sorted(name for name in names - COUNTED - set(site.gres) if not name.startswith("hugepages-"))
+        return described(workload, tuple(jobs), self._site, told_of, warnings)
 
 
 def _told_once(found: Iterable[Preview]) -> list[Preview]:
@@ -291,23 +233,6 @@ def _nameless(value: Any, names: Iterable[str]) -> str:
     for word in sorted(words, key=len, reverse=True):
         text = text.replace(word, "*")
     return text
-
-
-def _patched(pod: Document, verdict: Verdict) -> Document:
-    """With what admission adds: all of it is `add`, into mappings and at the end of lists."""
-    found: Document = dict(pod)
-    for patch in verdict.patches:
-        *path, last = (part.replace("~1", "/").replace("~0", "~") for part in patch["path"].split("/")[1:])
-        place: Any = found
-        for part in path:
-            index: Any = int(part) if isinstance(place, list) else part
-            place[index] = list(place[index]) if isinstance(place[index], list) else dict(place[index])
-            place = place[index]
-        if isinstance(place, list):
-            place.append(patch["value"])
-        else:
-            place[last] = patch["value"]
-    return found
 
 
 def _is_for(pod: Document, settings: Settings) -> bool:

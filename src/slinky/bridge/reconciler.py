@@ -19,9 +19,11 @@ from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.placement import Placement
-from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, Snapshot, Submit, plan
+from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, SetApart, Snapshot, Submit, outcomes, plan
 from slinky.bridge.poller import JobPoller
+from slinky.bridge.settings import GangSettings
 from slinky.bridge.submitting import LABEL_SECONDS, Submitter, all_of
+from slinky.bridge.succession import NOTHING_MORE, Succession, without
 from slinky.bridge.telling import Teller
 from slinky.bridge.views import exit_codes, job_id_of, needs_job, pod_view
 from slinky.bridge.volumes.patience import is_to_be_told, next_look, wait_for, wait_no_more
@@ -59,6 +61,7 @@ class Reconciler:
         teller: Teller,
         metrics: BridgeMetrics,
         hold: Hold = lambda *_: "",
+        gangs: GangSettings | None = None,
     ) -> None:
         self._hold = hold
         self._executor = executor
@@ -71,6 +74,7 @@ class Reconciler:
         self._window = window
         self._teller = teller
         self._metrics = metrics
+        self.succession = Succession(membership, groups, executor.site, (gangs or GangSettings()).replacement_seconds)
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.known: dict[WorkloadKey, Known] = {}
@@ -132,10 +136,12 @@ class Reconciler:
             await self.binder.give_back(key)
             self._forget(key, known)
             return
+        everyone, strangers = views, self.succession.strangers(key, pods, views, workload, job, known)
+        views = without(everyone, strangers)
         wished = workload.wished_ranks if workload else {}
         placements = await self.binder.placements(key, views, job, known, wished, self._components(workload, job, known))
         await self._submitter.label_the_rest(pods, known)
-        now = self._snapshot(pods, views, workload, job, known)
+        now = self._snapshot(key, pods, views, workload, job, known, awaits=not strangers - known.written.apart)
         actions = plan(msgspec.structs.replace(now, placements=placements))
         if job is not None and job.state == "pending":
             self._add(self._window.keep(key))
@@ -143,7 +149,7 @@ class Reconciler:
             self._add(self._window.leave(key))
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, _phase(now, self._window.is_waiting(key)), len(pods))
-        self._teller.look(key, now, pods)
+        self._teller.look(key, msgspec.structs.replace(now, pods=everyone) if strangers else now, pods)
         self.checkpoint(key, workload, job.job_id if job is not None and job.state == "running" else 0)
         if is_to_be_told(known, asyncio.get_running_loop().time()):
             self._teller.waits([pod for pod in pods if not pod.spec.node_name], known.waits)
@@ -165,7 +171,7 @@ class Reconciler:
             return
         pods = self._pods(key)
         workload = self._workload(key, pods, known)
-        now = self._snapshot(pods, _views(pods, known), workload, None, known)
+        now = self._snapshot(key, pods, _views(pods, known), workload, None, known)
         if workload is None or not any(isinstance(action, Submit) for action in plan(now)):
             self.queue.add(key)
             return
@@ -212,6 +218,8 @@ class Reconciler:
                 case Evict(uid, why):
                     self._teller.evicted(pods[uid], why)
                     acts.append(self._executor.evict(pods[uid], why))
+                case SetApart(uid):
+                    acts.append(self._set_apart(pods[uid], known))
                 case Release(uid):
                     acts.append(self._release(pods[uid], known))
                 case Bind(placement):
@@ -228,7 +236,7 @@ class Reconciler:
     async def _end(self, job_id: int, exit_code: int | None, why: str, now: Snapshot, known: Known) -> None:
         known.ending_since = known.ending_since or asyncio.get_running_loop().time()
         running = now.job is not None and now.job.state == "running"
-        components = exit_codes(now.pods, known.submission) if known.submission else {}
+        components = exit_codes(now.pods, known.submission, now.outcomes) if known.submission else {}
         await self._executor.end_job(job_id, exit_code, why, running=running, components=components)
         known.over, known.why = True, f"Slurm job {job_id} was ended: {why}"
         self._metrics.ended(known)
@@ -238,6 +246,11 @@ class Reconciler:
     async def _release(self, pod: Pod, known: Known) -> None:
         if await self._executor.release(pod):
             known.written.released.add(pod.metadata.uid)
+
+    async def _set_apart(self, pod: Pod, known: Known) -> None:
+        log.info("pod %s came too late for Slurm job %d of its group: it is scheduled by itself", pod.key, known.job_id)
+        await self._executor.set_apart(pod)
+        known.written.apart.add(pod.metadata.uid)
 
     async def _check_labels(self, pods: Sequence[Pod], known: Known) -> None:
         """Pods that we bound and that have no label now: an API server that does not take labels with a Binding. From now on they go before it."""
@@ -257,9 +270,10 @@ class Reconciler:
         return sorted(self._membership.pods(key), key=rank_of)
 
     def _workload(self, key: WorkloadKey, pods: Sequence[Pod], known: Known) -> Workload | None:
-        job = self._membership.job_of(pods[0]) if pods else None
+        job = self._membership.named_job(key) or (self._membership.job_of(pods[0]) if pods else None)
+        named = self._membership.named_group(pods[0]) if pods and key.kind == "Pod" else key
         try:
-            workload = workload_of(key, pods, self._groups(key), job)
+            workload = workload_of(key, pods, self._groups(named) if named else None, job)
         except AnnotationError as error:
             self._submitter.park(key, known, pods, str(error), said=UNREADABLE)
             return None
@@ -291,10 +305,21 @@ class Reconciler:
         return view
 
     def _snapshot(
-        self, pods: Sequence[Pod], views: Sequence[PodView], workload: Workload | None, job: JobView | None, known: Known
+        self,
+        key: WorkloadKey,
+        pods: Sequence[Pod],
+        views: Sequence[PodView],
+        workload: Workload | None,
+        job: JobView | None,
+        known: Known,
+        *,
+        awaits: bool = True,
     ) -> Snapshot:
+        """`awaits`: nobody has come yet for whom the job is not."""
         now = asyncio.get_running_loop().time()
         size = workload.size if workload else 1
+        prospects = self.succession.prospects(key, known) if job is not None else NOTHING_MORE
+        known.outcomes = outcomes(known.outcomes, views, job.job_id) if job is not None and key.kind != "Pod" else {}
         return Snapshot(
             pods=views,
             size=size,
@@ -302,7 +327,11 @@ class Reconciler:
             submit_unknown=known.unsettled is not None,
             parked=known.parked_until > now,
             gated=workload is None or any(pod.spec.scheduling_gates for pod in pods) or self._is_held(workload.key, pods, job, known),
-            broken=_is_broken(views, size, job, known, now),
+            broken=_is_broken(views, size, job, known, now, self.succession.seconds if prospects.awaited else INCOMPLETE_SECONDS),
+            awaited=prospects.awaited and awaits and self.succession.is_kept(views, known, now),
+            completed=prospects.completed,
+            elastic=prospects.elastic and known.submission is not None,
+            outcomes=known.outcomes,
             rejected=known.rejected,
         )
 
@@ -322,7 +351,12 @@ class Reconciler:
         now = asyncio.get_running_loop().time()
         moments = [
             known.parked_until if known.parked_until > now else 0.0,
-            known.incomplete_since + INCOMPLETE_SECONDS if known.incomplete_since else 0.0,
+            *(
+                since + each
+                for each in (INCOMPLETE_SECONDS, self.succession.seconds)
+                if (since := known.incomplete_since) and since + each > now
+            ),
+            known.vacant_since + self.succession.seconds if known.vacant_since and known.job_id else 0.0,
             now + MISSING_SECONDS if known.missing_since and not known.lost else 0.0,
             now + OBSTACLE_SECONDS if known.obstacle else 0.0,
             known.submitted_at + LABEL_SECONDS if known.unwritten else 0.0,
@@ -357,14 +391,14 @@ def _views(pods: Sequence[Pod], known: Known) -> list[PodView]:
     return views
 
 
-def _is_broken(pods: Sequence[PodView], size: int, job: JobView | None, known: Known, now: float) -> bool:
+def _is_broken(pods: Sequence[PodView], size: int, job: JobView | None, known: Known, now: float, seconds: float) -> bool:
     """Members of a gang that has a job and has not begun are missing, and have been for a while."""
     waiting = [pod for pod in pods if pod.state == "waiting" and not pod.deleting]
     if job is None or len(waiting) >= min(size, job.tasks) or any(pod.state != "waiting" and pod.job_id == job.job_id for pod in pods):
         known.incomplete_since = 0.0
         return False
     known.incomplete_since = known.incomplete_since or now
-    return now - known.incomplete_since >= INCOMPLETE_SECONDS
+    return now - known.incomplete_since >= seconds
 
 
 def _phase(now: Snapshot, in_window: bool) -> str:

@@ -98,7 +98,6 @@ OPTIONS: Mapping[str, Words] = {
     "tres_per_node": _option("gres", _without_prefix),
     "tres_per_task": _option("tres-per-task"),
     "tres_per_job": lambda value: [f"--gpus={word.removeprefix('gres/gpu:')}" for word in value.split(",") if word.startswith("gres/gpu:")],
-    "required_switches": _option("switches"),
     "segment_size": _option("segment"),
     "contiguous": _switch("--contiguous"),
     "shared": _exclusive,
@@ -109,7 +108,17 @@ OPTIONS: Mapping[str, Words] = {
     "mcs_label": _option("mcs-label"),
     "current_working_directory": _option("chdir"),
 }
-TOGETHER = frozenset({"minimum_nodes", "maximum_nodes", "kill_warning_signal", "kill_warning_delay", "kill_warning_flags"})
+TOGETHER = frozenset(
+    {
+        "required_switches",
+        "wait_for_switch",
+        "minimum_nodes",
+        "maximum_nodes",
+        "kill_warning_signal",
+        "kill_warning_delay",
+        "kill_warning_flags",
+    }
+)
 
 
 def sbatch_line(components: Sequence[JobDescription]) -> str:
@@ -143,6 +152,7 @@ def _words(job: JobDescription) -> Iterator[str]:
             yield from words(said[name])
     yield from _nodes(said)
     yield from _signal(said)
+    yield from _switches(said)
 
 
 def _nodes(said: Mapping[str, Any]) -> list[str]:
@@ -158,3 +168,9 @@ def _nodes(said: Mapping[str, Any]) -> list[str]:
 def _signal(said: Mapping[str, Any]) -> list[str]:
     signal, delay = said.get("kill_warning_signal"), said.get("kill_warning_delay")
     return [f"--signal={signal}" + (f"@{delay}" if delay else "")] if signal else []
+
+
+def _switches(said: Mapping[str, Any]) -> list[str]:
+    """For how long to insist is minutes and seconds to sbatch."""
+    count, seconds = said.get("required_switches"), said.get("wait_for_switch")
+    return [f"--switches={count}" + (f"@{seconds // 60}:{seconds % 60:02}" if seconds else "")] if count else []

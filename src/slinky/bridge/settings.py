@@ -53,8 +53,18 @@ class Windows(_Section, frozen=True):
 
 
 class GangSettings(_Section, frozen=True):
-    """Pods that start together."""
+    """Pods that start together: of PodGroups, Jobs, JobSets, LeaderWorkerSets."""
 
+    replacement_seconds: Annotated[
+        float,
+        Help(
+            "How long the allocation of a gang whose pods are all gone is kept, if whoever made them is about to make others: a JobSet that restarts, a Job that tries again, a group that is made anew."
+        ),
+    ] = 60.0
+    write_status: Annotated[
+        bool,
+        Help("Write the status of PodGroups, as their APIs ask; not where another controller writes it (that of scheduler-plugins, say)."),
+    ] = True
     hetjobs: Annotated[
         Literal["auto", "never"],
         Help(
@@ -210,11 +220,23 @@ class Settings(_Section, frozen=True):
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
     leader: Annotated[LeaderSettings, Help("Leader election.")] = LeaderSettings()
     status: Annotated[StatusSettings, Help("What is written on pods for people.")] = StatusSettings()
+    shadow: Annotated[
+        bool,
+        Help(
+            "Shadow mode: pods are left to their own scheduler and nothing is written on them; Slurm gets their jobs all the same, and what it would have done is reported (docs/shadow.md)."
+        ),
+    ] = False
+    shadow_report_seconds: Annotated[float, Help("How often shadow mode writes its report, the ConfigMap `slurm-bridge-shadow`.")] = 60.0
     volumes: Annotated[VolumeSettings, Help("Pods with volume claims.")] = VolumeSettings()
     namespace: Annotated[
         str, Help("Namespace of the bridge itself, for its Lease, Secret and Service; the pod's own where it is empty, else `slinky`.")
     ] = ""
     health_port: Annotated[int, Help("Port of /livez, /readyz and /metrics.")] = 8081
+
+    @property
+    def fails_open(self) -> bool:
+        """Whether pods pass where the webhook does not answer; a shadow is never in the way."""
+        return self.admission.fail_open or self.shadow
 
     def manages(self, namespace: str, labels: dict[str, str]) -> bool:
         """Does Slurm schedule the pods of this namespace?"""
@@ -256,6 +278,10 @@ def _checked(settings: Settings, path: Path) -> Settings:
             raise SettingsError(f"{path}: {name} is {number}; it must be 1 or more, as none means all to Slurm")
     if settings.windows.namespace < 1 or settings.windows.total < 1:
         raise SettingsError(f"{path}: windows.namespace and windows.total must be 1 or more, or nothing would ever be submitted")
+    if settings.gangs.replacement_seconds < 0:
+        raise SettingsError(
+            f"{path}: gangs.replacementSeconds is {settings.gangs.replacement_seconds:g}; it must be 0 (give back at once) or more"
+        )
     for resource, gres in settings.gres.items():
         if resource in ("cpu", "memory"):
             raise SettingsError(f"{path}: gres.{resource}: Slurm counts {resource} by itself; only other resources can stand for a GRES")

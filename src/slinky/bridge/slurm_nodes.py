@@ -6,10 +6,10 @@ was read after the question.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from slinky.bridge.capacity import NodeRoom, room_of, shortfall
+from slinky.bridge.capacity import NodeRoom, room_of, shortfall, too_few_nodes
 from slinky.kube import Backoff
 from slinky.slurm import JobDescription, Node, SlurmClient, SlurmError, expand
 
@@ -58,6 +58,13 @@ class SlurmNodes:
         if missing:
             self._refused_at = asked
         return Shortfall(missing, self._read_at >= asked)
+
+    async def too_few(self, jobs: Sequence[JobDescription]) -> str:
+        """Whether these could not run side by side on nodes of their own, by a list that is not old. Raises SlurmError."""
+        if self._rooms and not too_few_nodes(jobs, self._rooms):
+            return ""
+        await self._read(asyncio.get_running_loop().time())
+        return too_few_nodes(jobs, self._rooms)
 
     async def rooms_of(self, partition: str) -> Mapping[str, NodeRoom]:
         """All nodes that are known, by name. They are read where none of that partition is known, or what was read is known to be old. Raises SlurmError."""

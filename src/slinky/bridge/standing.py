@@ -5,6 +5,7 @@ What must stay true: `PodScheduled` has reason `Unschedulable` only where Slurm 
 
 import datetime as dt
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -50,21 +51,23 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     lasting: bool = False
 
 
-def standing_of(job: Job, now: dt.datetime) -> Standing:
-    """Of a job that has not started."""
+def standing_of(parts: Sequence[Job], now: dt.datetime) -> Standing:
+    """Of a job that has not started. Of a hetjob's parts, which have a reason each, or none (yet), the first that has one speaks for the whole; that something is missing, which Slurm says of all as long as one waits, only where no other says anything else."""
+    leader = parts[0]
+    job = min(parts, key=lambda part: 2 if part.state_reason in ("", "None") else part.state_reason in ("Resources", "Priority"))
     reason = job.state_reason if job.state_reason and job.state_reason != "None" else "Pending"
     meaning = MEANINGS.get(reason)
     if meaning is None and reason.startswith(("QOS", "Assoc", "Max")):
         meaning = "a limit is reached"
-    parts = [f"Slurm job {job.job_id} waits in partition {job.partition}: {reason}{f' ({meaning})' if meaning else ''}"]
+    words = [f"Slurm job {leader.job_id} waits in partition {job.partition}: {reason}{f' ({meaning})' if meaning else ''}"]
     if job.state_description and job.state_description != reason:
-        parts.append(job.state_description)
+        words.append(job.state_description)
     start = job.start_time
     if isinstance(start, int) and start > now.timestamp():
-        parts.append(f"expected start {dt.datetime.fromtimestamp(start, dt.UTC):%Y-%m-%d %H:%M} UTC")
+        words.append(f"expected start {dt.datetime.fromtimestamp(start, dt.UTC):%Y-%m-%d %H:%M} UTC")
     resources = reason == "Resources"
     word = reason if _REASON.fullmatch(reason) else "Pending"
-    return Standing(reason=word, message=", ".join(parts), scheduled=UNSCHEDULABLE if resources else "WaitingForSlurm")
+    return Standing(reason=word, message=", ".join(words), scheduled=UNSCHEDULABLE if resources else "WaitingForSlurm")
 
 
 def conditions_for(pod: Pod, standing: Standing, now: dt.datetime) -> list[dict[str, Any]]:

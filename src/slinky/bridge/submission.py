@@ -20,11 +20,12 @@ __all__ = ["Component", "Submission", "hetjob_of", "submission_from", "submissio
 
 
 class Component(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Of a hetjob: what Slurm has as a job of its own, for the pods of these ranks."""
+    """Of a hetjob: what Slurm has as a job of its own, for the pods of these ranks. `where` is a word for what they say about nodes."""
 
     job_id: int
     ranks: tuple[int, ...]
     task: PerTask
+    where: str = ""
 
 
 class Submission(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -66,16 +67,20 @@ def submission_from(jobs: Sequence[Job], cluster: str) -> Submission:
     if len(each) == 1:
         return each[0]
     markings = [read_comment(job.admin_comment, cluster) for job in jobs]
-    return hetjob_of(each, [marking.ranks if marking else () for marking in markings])
+    return hetjob_of(each, [(marking.ranks, marking.where) if marking else ((), "") for marking in markings])
 
 
-def hetjob_of(each: Sequence[Submission], ranks: Sequence[Sequence[int]]) -> Submission:
-    """Of its components, the leader first, with the ranks that each was submitted for. Ranks that cannot be, as somebody changed what we wrote, are dealt out anew, component by component."""
+def hetjob_of(each: Sequence[Submission], said: Sequence[tuple[Sequence[int], str]]) -> Submission:
+    """Of its components, the leader first, with the ranks that each was submitted for, and what its pods say about nodes. Ranks that cannot be, as somebody changed what we wrote, are dealt out anew, component by component."""
     tasks = sum(part.tasks for part in each)
+    ranks = [own for own, _ in said]
     if [len(own) for own in ranks] != [part.tasks for part in each] or sorted(itertools.chain(*ranks)) != list(range(tasks)):
         starts = itertools.accumulate((part.tasks for part in each), initial=0)
         ranks = [range(start, start + part.tasks) for part, start in zip(each, starts, strict=False)]
-    components = tuple(Component(job_id=part.job_id, ranks=tuple(own), task=part.task) for part, own in zip(each, ranks, strict=True))
+    components = tuple(
+        Component(job_id=part.job_id, ranks=tuple(own), task=part.task, where=where)
+        for part, own, (_, where) in zip(each, ranks, said, strict=True)
+    )
     return msgspec.structs.replace(each[0], tasks=tasks, components=components)
 
 

@@ -64,10 +64,17 @@ class Submitter:
         settled = self._settled(workload, known)
         if settled is None:
             return False
-        workload = await self._on_known_nodes(settled)
+        workload, unknown = await self._directions.known_only(settled)
+        if unknown and unknown != known.unknown_nodes:
+            self._teller.unknown_nodes(workload.pods, unknown)
+        known.unknown_nodes = unknown
         site = await self._executor.site_for(workload)
         jobs = components(workload, site)
         whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
+        if len(jobs) > 1 and (why := await self._slurm_nodes.too_few(put_on_all(jobs, whereabouts))):
+            site = msgspec.structs.replace(site, no_hetjobs=why)
+            jobs = components(workload, site)
+            whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
         known.depends_on_pods = any(map(depends_on_pods, workload.pods)) or self._directions.are_short(workload.pods)
         if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
             self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)
@@ -80,7 +87,7 @@ class Submitter:
             self.park(workload.key, known, workload.pods, missing, too_large=True, said=said)
             return False
         try:
-            submission = await self._executor.submit(workload, whereabouts)
+            submission = await self._executor.submit(workload, whereabouts, site)
         except SlurmError as error:
             if any(found != EVERYWHERE for found in whereabouts) and error.number in (INVALID_NODE_NAME, INVALID_FEATURE):
                 self._slurm_nodes.outdate()  # a node that was to be left out is gone, or the last one with a feature
@@ -97,7 +104,9 @@ class Submitter:
         known.where = whereabouts
         known.is_for(workload.uids)
         known.submitted_at = asyncio.get_running_loop().time()
-        if not submission.components and (why := one_for_all(workload, await self._executor.site_for(workload))):
+        if not submission.components and (
+            why := one_for_all(workload, site) or one_for_all(workload, await self._executor.site_for(workload))
+        ):
             self._teller.one_for_all(workload.pods[:1], why)
         self._metrics.submitted(workload.pods)
         if known.priority:
@@ -123,7 +132,8 @@ class Submitter:
 
     async def _catch_up(self, key: WorkloadKey, known: Known) -> None:
         try:
-            await self._executor.catch_up(known.job_id, known.priority)
+            for job_id in known.job_ids:
+                await self._executor.catch_up(job_id, known.priority)
         except SlurmError as error:
             log.warning("%s: job %d could not be given the priority of the one before it: %s", key, known.job_id, error)
         known.priority = 0
@@ -156,17 +166,6 @@ class Submitter:
         except PolicyError as error:
             self.park(workload.key, known, workload.pods, str(error), said=workload.settings)
             return None
-
-    async def _on_known_nodes(self, workload: Workload) -> Workload:
-        """Nodes to be left out that Slurm does not know are not named to it: it would refuse the job."""
-        if not workload.settings.exclude:
-            return workload
-        unknown = await self._slurm_nodes.unknown(workload.settings.exclude)
-        if not unknown:
-            return workload
-        self._teller.unknown_nodes(workload.pods, unknown)
-        rest = tuple(name for name in workload.settings.exclude if name not in unknown)
-        return msgspec.structs.replace(workload, settings=msgspec.structs.replace(workload.settings, exclude=rest))
 
     async def settle(self, workload: Workload, known: Known) -> bool:
         """Whether a submit whose answer was lost made a job, which it has then, whatever became of its pods meanwhile."""

@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 
 FIRST_LOOK = 5.0
 
-Standings = Callable[[WorkloadKey], tuple[list[Pod], Standing | int | None]]
+Standings = Callable[[WorkloadKey], Sequence[tuple[list[Pod], Standing | int | None]]]
 
 
 class Teller:
-    """`standings(key)` gives a workload's pods and how it stands; a number is the job to ask Slurm about, None that there is nothing to say."""
+    """`standings(key)` gives a workload's pods and how they stand, together where they stand the same; a number is the job to ask Slurm about, None that there is nothing to say."""
 
     def __init__(
         self, kube: Client, slurm: SlurmClient, events: EventRecorder, settings: StatusSettings, may_act: Callable[[], bool] = lambda: True
@@ -42,7 +42,7 @@ class Teller:
         self._waiting: set[WorkloadKey] = set()
         self._resting: set[WorkloadKey] = set()  # of those, what was told lasts until their next step
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, expected=(SlurmError,))
-        self.standings: Standings = lambda _: ([], None)
+        self.standings: Standings = lambda _: ()
 
     def look(self, key: WorkloadKey, now: Snapshot, pods: Sequence[Pod]) -> None:
         """After each look of the reconciler."""
@@ -67,23 +67,26 @@ class Teller:
         await self.queue.serve(self._tell, workers=1)
 
     async def _tell(self, key: WorkloadKey) -> None:
-        pods, said = self.standings(key)
-        asks = isinstance(said, int)
-        if isinstance(said, int):
-            try:
-                said = standing_of(await self._slurm.jobs.get(said), dt.datetime.now(dt.UTC))
-            except NoSuchJobError:
-                said = None
-        if isinstance(said, Standing):
-            for pod in pods:
-                await self._write(pod, said)
+        asks, standings = False, self.standings(key)
+        for pods, said in standings:
+            asks = asks or isinstance(said, int)
+            found = await self._asked(said) if isinstance(said, int) else said
+            if found is not None:
+                for pod in pods:
+                    await self._write(pod, found)
         if key in self._waiting:
-            if isinstance(said, Standing) and said.lasting:
+            if standings and all(isinstance(said, Standing) and said.lasting for _, said in standings):
                 self._resting.add(key)
             else:
                 self.queue.add_after(key, self._settings.seconds)
         if asks:
             await asyncio.sleep(1 / self._settings.rate)
+
+    async def _asked(self, job_id: int) -> Standing | None:
+        try:
+            return standing_of(await self._slurm.jobs.parts(job_id), dt.datetime.now(dt.UTC))
+        except NoSuchJobError:
+            return None
 
     async def _write(self, pod: Pod, standing: Standing) -> None:
         conditions = conditions_for(pod, standing, dt.datetime.now(dt.UTC))

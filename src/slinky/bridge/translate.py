@@ -5,16 +5,18 @@ without a cluster. What must stay true: what Slurm sets aside is never less than
 
 One pod is one task. A gang is one job of as many tasks as it has pods, several to a node where they fit: memory then goes by CPU, as by node it would be wrong as soon as
 two tasks share one. A gang whose pods are of several kinds (a leader and its workers, say) is a hetjob, with a component for each kind, that of rank 0 first; it is one job with the largest needs for all where
-the site or the server has no hetjobs, where there are more than `MOST_KINDS`, and where an annotation says something about the nodes of the job as a whole.
+the site or the server has no hetjobs, where there are more than `MOST_KINDS`, where an annotation says something about the nodes of the job as a whole, and where all pods must be together.
 """
 
 import datetime as dt
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import msgspec
 
 from slinky.bridge.annotation_values import Moment
+from slinky.bridge.eligibility import within_gang
 from slinky.bridge.marker import comment_for
 from slinky.bridge.needs import Needs, needs_of
 from slinky.bridge.quantities import mebibytes, whole
@@ -22,14 +24,23 @@ from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.slurm import JobDescription, compress
 
-__all__ = ["GPU_RESOURCES", "Site", "components", "members", "one_for_all", "translate"]
+__all__ = ["GPU_RESOURCES", "Site", "components", "members", "one_for_all", "translate", "whereto"]
 
 GPU_RESOURCES = {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
 MOST_NAME = 255
 MOST_KINDS = 8  # Slurm plans the components of a hetjob one by one, and each on nodes of its own
 # Settings about a job's nodes, which a hetjob would take for each component's, and what users call them.
-OF_THE_WHOLE = {"min_nodes": "min-nodes", "max_nodes": "max-nodes", "memory_per_node": "mem-per-node", "gres": "gres"}
-OF_THE_LEADER = ("licenses",)  # counted once
+OF_THE_WHOLE = {
+    "min_nodes": "min-nodes",
+    "max_nodes": "max-nodes",
+    "tasks_per_node": "ntasks-per-node",
+    "memory_per_node": "mem-per-node",
+    "gres": "gres",
+    "contiguous": "contiguous",
+    "segment": "segment",
+    "switches": "switches",
+}
+OF_THE_LEADER = ("licenses", "dependency", "begin_time")  # licenses are to be counted once, and the others wait for the leader
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +69,8 @@ def components(workload: Workload, site: Site, attempt: int = 0) -> list[JobDesc
     for number, ranks in enumerate(kinds):
         job = translate(_part(workload, ranks), site)
         others = {} if number == 0 else dict.fromkeys(OF_THE_LEADER)
-        found.append(msgspec.structs.replace(job, admin_comment=_comment(workload, site, attempt, ranks), **others))
+        comment = _comment(workload, site, attempt, ranks, whereto(workload.everyone[ranks[0]]))
+        found.append(msgspec.structs.replace(job, admin_comment=comment, **others))
     return found
 
 
@@ -79,6 +91,8 @@ def one_for_all(workload: Workload, site: Site) -> str:
 def _why_one(workload: Workload, site: Site, kinds: int) -> str:
     if said := [word for name, word in OF_THE_WHOLE.items() if getattr(workload.settings, name)]:
         return f"{', '.join(said)} speaks of the job as a whole"
+    if label := within_gang(workload.everyone).same_domain:
+        return f"they are to be on nodes of one {label}, which each component would choose for itself"
     if kinds > MOST_KINDS:
         return f"they are of {kinds} kinds, and at most {MOST_KINDS} are told apart"
     return site.no_hetjobs
@@ -93,28 +107,29 @@ def _kinds(workload: Workload, site: Site) -> list[tuple[int, ...]]:
         by_needs.setdefault(_told_apart_by(pod), []).append(rank)
     if len(by_needs) == 1:  # as a rule
         return [tuple(range(len(workload.everyone)))]
-    alike: dict[tuple[bytes, bytes], list[int]] = {}
+    alike: dict[tuple[bytes, str], list[int]] = {}
     for ranks in by_needs.values():
         job = msgspec.structs.replace(translate(_part(workload, ranks[:1]), site), admin_comment=None)
-        alike.setdefault((msgspec.json.encode(job), _whereto(workload.everyone[ranks[0]])), []).extend(ranks)
+        alike.setdefault((msgspec.json.encode(job), whereto(workload.everyone[ranks[0]])), []).extend(ranks)
     return sorted(tuple(sorted(ranks)) for ranks in alike.values())
 
 
 def _told_apart_by(pod: Pod) -> object:
     """Pods of one such are described alike, and may go to the same nodes; those of two may be too, once amounts are rounded."""
-    return frozenset(needs_of(pod).amounts.items()), _whereto(pod)
+    return frozenset(needs_of(pod).amounts.items()), whereto(pod)
 
 
-def _whereto(pod: Pod) -> bytes:
-    """What it says about nodes: a leader for one pool and workers for another are two kinds."""
+def whereto(pod: Pod) -> str:
+    """A word for what it says about nodes: a leader for one pool and workers for another are two kinds."""
     spec = pod.spec
     affinity = spec.affinity.node_affinity if spec.affinity else None
-    return msgspec.json.encode((sorted(spec.node_selector.items()), affinity.required if affinity else None, spec.tolerations))
+    said = msgspec.json.encode((sorted(spec.node_selector.items()), affinity.required if affinity else None, spec.tolerations))
+    return hashlib.sha256(said).hexdigest()[:12]
 
 
 def _part(workload: Workload, ranks: Iterable[int]) -> Workload:
     everyone = workload.everyone
-    return msgspec.structs.replace(workload, pods=tuple(everyone[rank] for rank in ranks))
+    return msgspec.structs.replace(workload, pods=tuple(everyone[rank] for rank in ranks), coming=())
 
 
 def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescription:
@@ -231,9 +246,9 @@ def _largest(all_needs: Iterable[Needs]) -> Needs:
     return Needs(most)
 
 
-def _comment(workload: Workload, site: Site, attempt: int, ranks: Sequence[int] = ()) -> str:
+def _comment(workload: Workload, site: Site, attempt: int, ranks: Sequence[int] = (), where: str = "") -> str:
     """`ranks` where it is of a component: only its own pods are named then."""
     everyone = workload.everyone
     pods = [everyone[rank] for rank in ranks] if ranks else everyone
     names = ((pod.metadata.namespace, pod.metadata.name) for pod in pods)
-    return comment_for(site.cluster, str(workload.key), names, workload.uids, attempt, ranks)
+    return comment_for(site.cluster, str(workload.key), names, workload.uids, attempt, ranks, where)

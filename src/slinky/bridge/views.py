@@ -1,10 +1,10 @@
 """From the objects of both sides to what the plan looks at. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from slinky.bridge.keys import FINALIZER, JOB_ID, TASK
-from slinky.bridge.plan import JobView, PodView
+from slinky.bridge.plan import JobView, Outcome, PodView, outcomes
 from slinky.bridge.submission import Submission
 from slinky.kube.objects import Pod
 from slinky.slurm import JobStates
@@ -42,6 +42,8 @@ def pod_view(pod: Pod) -> PodView:
         finalizer=FINALIZER in pod.metadata.finalizers,
         exit_code=exit_code_of(pod),
         rank=_rank_held(pod),
+        gated=bool(pod.spec.scheduling_gates),
+        born=pod.metadata.creation_timestamp.timestamp() if pod.metadata.creation_timestamp else 0.0,
     )
 
 
@@ -56,13 +58,13 @@ def exit_code_of(pod: Pod) -> int:
     return min(max(worst, 1), 255)
 
 
-def exit_codes(pods: Iterable[PodView], job: Submission) -> dict[int, int]:
-    """Of a hetjob's components but the leader, by their ids: the worst of the pods that are over and had a place there."""
-    worst: dict[int, int] = {}
-    for pod in pods:
-        if pod.state == "over" and pod.job_id == job.job_id:
-            worst[pod.rank] = max(worst.get(pod.rank, 0), pod.exit_code)
-    return {component.job_id: max((worst.get(rank, 0) for rank in component.ranks), default=0) for component in job.components[1:]}
+def exit_codes(pods: Sequence[PodView], job: Submission, before: Mapping[int, Outcome] | None = None) -> dict[int, int]:
+    """Of a hetjob's components but the leader, by their ids: the worst of the last pods that had a place there and ended by themselves. `before` are those of pods that are gone."""
+    said = outcomes(before or {}, pods, job.job_id)
+    return {
+        component.job_id: max((said[rank].exit_code for rank in component.ranks if rank in said), default=0)
+        for component in job.components[1:]
+    }
 
 
 def speaks_for_all(parts: Sequence[S]) -> S:

@@ -22,7 +22,7 @@ from slinky.kube import NAMESPACES, AdmissionRequest, AdmissionResponse, Cache, 
 __all__ = ["AdmissionMetrics", "ManagedNamespaces", "Webhooks", "named"]
 
 LOOK_UP_SECONDS = 2.0
-KINDS = frozenset({"Pod", "Job", "JobSet", "LeaderWorkerSet", "PodGroup"})
+KINDS = frozenset({"Pod", "Job", "JobSet", "LeaderWorkerSet", "PodGroup", "Workload"})
 OPERATIONS = frozenset({"CREATE", "UPDATE"})
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -140,12 +140,16 @@ class Webhooks:
             started, outcome = time.perf_counter(), "failed"
             try:
                 verdict, document = await judge(request)
-                outcome = "refused" if verdict.refusal else "changed" if verdict.patches else "allowed"
+                changed = verdict.patches and not self._settings.shadow
+                outcome = "refused" if verdict.refusal else "changed" if changed else "allowed"
             except asyncio.CancelledError:
                 outcome = "late"
                 raise
             finally:
                 self._metrics.count(request, outcome, time.perf_counter() - started)
+            if self._settings.shadow:
+                would = [f"slurm-bridge would refuse it: {verdict.refusal}"] if verdict.refusal else []
+                return AdmissionResponse(True, warnings=(*would, *verdict.warnings))
             if verdict.refusal:
                 return AdmissionResponse.refuse(f"{named(request, document)}: {verdict.refusal}")
             return AdmissionResponse(True, patch=verdict.patches, warnings=verdict.warnings)

@@ -4,9 +4,9 @@ Comes in: a pod, and the groups that it may belong to. Goes out: the key of the 
 order. What must stay true: a pod belongs to one workload for its whole life; a key names its namespace, so two groups of one name in two
 namespaces are two; pods that are over are no longer part of what is to be scheduled.
 
-A gang is submitted with all the pods that exist at that moment, at least `size`: with a minimum of 4 and 6 pods there, it is a job of 6 tasks. A pod of
-the group that comes after the submit is part of the workload, but has no place in that job. As the plan is now, it gets that job's label all the same: it is never bound, holds
-up the binding of the others where they are not bound yet, and is evicted when the job is over.
+A gang is submitted with all the pods that exist at that moment, at least `size`: with a minimum of 4 and 6 pods there, it is a job of 6 tasks; and with room for those that can only come when the first ones run
+(`coming`). A pod that comes after the submit takes a slot that is free. Where none is and none will be, because a PodGroup has more pods than its job was submitted for, it is set apart (annotation `APART`): from then on it is a workload
+of its own, as kube-scheduler too schedules by themselves those that come after a group's minimum. In a Job, JobSet or LeaderWorkerSet, which make one pod for another, it waits for a slot to be free.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,25 +15,40 @@ from typing import Literal, get_args
 import msgspec
 
 from slinky.bridge.annotations import JobSettings, read_settings
-from slinky.bridge.keys import GANG
+from slinky.bridge.jobsets import JOB_GLOBAL_INDEX, JOBSET_GROUP, JOBSET_NAME, JOBSET_UID, still_to_come
+from slinky.bridge.keys import APART, GANG
+from slinky.bridge.leaderworkersets import LWS_NAME, place_in_group
 from slinky.kube.objects import Job, Meta, Pod
 
-__all__ = ["COSCHEDULING_LABEL", "PodGroup", "Workload", "WorkloadKey", "group_of", "key_of", "key_of_job", "rank_of", "workload_of"]
+__all__ = [
+    "COSCHEDULING_LABEL",
+    "PodGroup",
+    "Workload",
+    "WorkloadKey",
+    "asks_for_gang",
+    "completion_index",
+    "group_of",
+    "key_of",
+    "key_of_job",
+    "lineage_of",
+    "rank_of",
+    "workload_of",
+]
 
 COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 POD_INDEX = "apps.kubernetes.io/pod-index"
 JOB_NAME = "batch.kubernetes.io/job-name"
 
-Kind = Literal["Pod", "PodGroup", "Workload", "CoschedulingPodGroup", "Job"]
+Kind = Literal["Pod", "PodGroup", "Workload", "CoschedulingPodGroup", "Job", "JobSet", "LeaderWorkerSet"]
 PART, BY_JOB = "/", "#"  # neither can stand in the name of an object
 
 
 class WorkloadKey(msgspec.Struct, frozen=True, order=True):
     """`name` is the group's; for a pod on its own its UID, so that a new pod of an old name is another workload.
 
-    Kind `Workload` is that of Kubernetes 1.35, which has its groups within: `WORKLOAD/GROUP`, and `WORKLOAD/GROUP/REPLICA` where the pods name a replica. A name that ends
-    with `#ID` is of pods that were found with the label of a Slurm job, while the group or Job that they name was not there any more.
+    Kind `Workload` is that of Kubernetes 1.35, which has its groups within: `WORKLOAD/GROUP`, and `WORKLOAD/GROUP/REPLICA` where the pods name a replica. Of a JobSet and a
+    LeaderWorkerSet it is the part (`jobsets`, `leaderworkersets`): `JOBSET/REPLICATEDJOB`, `LWS/GROUPINDEX`, and where leader and workers are two, `…/leader` and `…/workers`. A name that ends with `#ID` is of pods that were found with the label of a Slurm job, while the group or Job that they name was not there any more.
     """
 
     kind: Kind
@@ -63,15 +78,18 @@ class WorkloadKey(msgspec.Struct, frozen=True, order=True):
 
     @property
     def part(self) -> str:
-        """Of a `Workload` the group within."""
+        """Of a `Workload` the group within, of a JobSet or LeaderWorkerSet the part."""
         _, *rest = self.name.partition(BY_JOB)[0].split(PART)
-        return rest[0] if rest else ""
+        return (rest[0] if self.kind == "Workload" else PART.join(rest)) if rest else ""
 
 
 class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group of pods, whichever API said so. A gang starts together; the pods of one that is none (the policy `basic`) are scheduled each on its own.
 
     `overriding` are the annotations of the Workload that the group was made from: they go before those of the Job, and those before the group's own.
+
+    A part of a JobSet or LeaderWorkerSet is one too. Of those it is known what they will do: `coming` are pods that are made only when others run; `awaited` that pods will come in the stead of those that are gone; `completed` that it is
+    over, and well; `first_ranks` by the name of a Job the first rank that is its pods', and how many are; `whole` that it has no other parts. `elastic`: more pods than the least may come, each of which can start by itself.
     """
 
     metadata: Meta
@@ -80,10 +98,20 @@ class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
     gang: bool = True
     annotations: Mapping[str, str] = {}
     overriding: Mapping[str, str] = {}
+    coming: tuple[Pod, ...] = ()
+    awaited: bool = False
+    completed: bool = False
+    elastic: bool = True
+    whole: bool = True
+    first_ranks: Mapping[str, tuple[int, int]] = {}
+    time_limit: int | None = None
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """`pods` in rank order. `size` is how many must be there before it may be submitted: those that can exist now."""
+    """`pods` in rank order. `size` is how many must be there before it may be submitted: those that can exist now. `coming` do not exist yet, but the job must have room for them: made from their template, without a UID.
+
+    Whatever sizes or describes the job goes by `everyone`, whatever acts on pods by `pods`.
+    """
 
     key: WorkloadKey
     name: str
@@ -91,6 +119,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     settings: JobSettings
     time_limit: int | None = None
+    coming: tuple[Pod, ...] = ()
+    first_ranks: Mapping[str, tuple[int, int]] = {}
 
     @property
     def namespace(self) -> str:
@@ -105,46 +135,81 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.pods) >= self.size
 
     @property
-    def everyone(self) -> tuple[Pod, ...]:
-        """Whom its job must have room for, in rank order."""
-        return self.pods
-
-    @property
     def uids(self) -> tuple[str, ...]:
         return tuple(pod.metadata.uid for pod in self.pods)
 
     @property
+    def everyone(self) -> tuple[Pod, ...]:
+        """Whom its job must have room for, in rank order."""
+        return tuple(sorted((*self.pods, *self.coming), key=rank_of)) if self.coming else self.pods
+
+    @property
     def wished_ranks(self) -> dict[str, int]:
-        """By UID, where pods have an index of their own: a pod that comes in another's stead has that one's."""
-        return {pod.metadata.uid: index for pod in self.pods if (index := _index(pod)) is not None} if self.is_gang else {}
+        """By UID, where pods have an index of their own: a pod that comes in another's stead has that one's. Of a Job with more completions than pods at one time, the later ones have those of the first again."""
+        return {pod.metadata.uid: rank for pod in self.pods if (rank := self._wished(pod)) is not None} if self.is_gang else {}
+
+    def _wished(self, pod: Pod) -> int | None:
+        if place := place_in_group(pod):
+            return place.worker - self.key.name.endswith("/workers")
+        index, owner = completion_index(pod), pod.metadata.controller
+        first, width = self.first_ranks.get(owner.name if owner else "", (0, 0))
+        return index if index is None or not width else max(first + index % width, 0)
 
 
 def group_of(pod: Pod) -> WorkloadKey | None:
-    """The group that this pod names, without a replica. The built-in one goes before the coscheduling label."""
-    namespace, spec = pod.metadata.namespace, pod.spec
+    """The group that this pod names, without a replica or part. The built-in one goes before the coscheduling label, and both before the set that its labels tell of."""
+    namespace, spec, labels = pod.metadata.namespace, pod.spec, pod.metadata.labels
     if spec.scheduling_group and spec.scheduling_group.pod_group_name:
         return WorkloadKey("PodGroup", namespace, spec.scheduling_group.pod_group_name)
     if spec.workload_ref and spec.workload_ref.name:
         return WorkloadKey("Workload", namespace, f"{spec.workload_ref.name}{PART}{spec.workload_ref.pod_group}")
-    if group := pod.metadata.labels.get(COSCHEDULING_LABEL):
+    if group := labels.get(COSCHEDULING_LABEL):
         return WorkloadKey("CoschedulingPodGroup", namespace, group)
+    if place_in_group(pod):
+        return WorkloadKey("LeaderWorkerSet", namespace, labels[LWS_NAME])
+    if (jobset := labels.get(JOBSET_NAME)) and _owned_by_job(pod):
+        return WorkloadKey("JobSet", namespace, jobset)
     return None
 
 
-def key_of(pod: Pod, jobs: Mapping[tuple[str, str], Job], group: PodGroup | None = None) -> WorkloadKey:
-    """Which workload this pod is part of. A group goes before a Job that asks for a gang. `group` is what the pod names, where it is known: unless it is no gang, the pod is part of it."""
+def key_of(pod: Pod, jobs: Mapping[tuple[str, str], Job], group: PodGroup | None = None, part: str = "") -> WorkloadKey:
+    """Which workload this pod is part of. A group goes before a Job that asks for a gang. `group` is what the pod names, where it is known: unless it is no gang, the pod is part of it. `part` is which part of a JobSet or
+    LeaderWorkerSet.
+    """
     namespace = pod.metadata.namespace
-    if named := group_of(pod):
+    alone, owner = WorkloadKey("Pod", namespace, pod.metadata.uid), pod.metadata.controller
+    if APART in pod.metadata.annotations:
+        return alone
+    job = jobs.get((namespace, owner.name)) if owner and _owned_by_job(pod) else None
+    job = job if job and owner and job.metadata.uid == owner.uid else None
+    named = group_of(pod)
+    if named and named.kind == "JobSet" and ((job and not of_jobset(job, named)) or (group is not None and not group.gang)):
+        named = None
+    if named:
         if group is not None and not group.gang:
-            return WorkloadKey("Pod", namespace, pod.metadata.uid)
-        replica = pod.spec.workload_ref.pod_group_replica_key if named.kind == "Workload" and pod.spec.workload_ref else ""
-        return WorkloadKey(named.kind, namespace, f"{named.name}{PART}{replica}") if replica else named
+            return alone
+        if named.kind == "Workload" and pod.spec.workload_ref:
+            part = pod.spec.workload_ref.pod_group_replica_key
+        return WorkloadKey(named.kind, namespace, f"{named.name}{PART}{part}") if part else named
+    return WorkloadKey("Job", namespace, owner.name) if job and owner and asks_for_gang(job.metadata) else alone
+
+
+def of_jobset(job: Job, named: WorkloadKey) -> bool:
+    """Labels can be written by anyone; who owns the Job cannot."""
+    owner = job.metadata.controller
+    return owner is not None and owner.kind == "JobSet" and owner.name == named.object_name and owner.api_version.startswith(JOBSET_GROUP)
+
+
+def _owned_by_job(pod: Pod) -> bool:
     owner = pod.metadata.controller
-    if owner and owner.kind == "Job" and owner.api_version.startswith("batch/"):
-        job = jobs.get((namespace, owner.name))
-        if job and job.metadata.uid == owner.uid and _is_gang(job):
-            return WorkloadKey("Job", namespace, owner.name)
-    return WorkloadKey("Pod", namespace, pod.metadata.uid)
+    return owner is not None and owner.kind == "Job" and owner.api_version.startswith("batch/")
+
+
+def lineage_of(pod: Pod, key: WorkloadKey) -> str:
+    """The UID of the object that the pod was made for, where the pod tells: another Job or JobSet of the same name makes other pods."""
+    if key.kind == "JobSet":
+        return pod.metadata.labels.get(JOBSET_UID, "")
+    return _owner(pod) if key.kind == "Job" else ""
 
 
 def key_of_job(pod: Pod, job_id: int) -> WorkloadKey:
@@ -154,14 +219,17 @@ def key_of_job(pod: Pod, job_id: int) -> WorkloadKey:
     return WorkloadKey(kind, pod.metadata.namespace, f"{name}{BY_JOB}{job_id}")
 
 
-def _is_gang(job: Job) -> bool:
-    return job.metadata.annotations.get(GANG, "").strip().lower() == "true"
+def asks_for_gang(meta: Meta, default: bool = False) -> bool:
+    """What its annotation says; `default` where it says nothing."""
+    said = meta.annotations.get(GANG, "").strip().lower()
+    return said == "true" if said else default
 
 
 def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = None, job: Job | None = None) -> Workload | None:
     """The workload, or None where nothing of it is left to schedule, or its group is not known (yet).
 
-    `job` is the Job that owns the pods, gang or not: what its annotations say holds for each of its pods that says nothing else, and for a built-in group of which it owns all pods.
+    `job` is the Job that owns the pods, gang or not: what its annotations say holds for each of its pods that says nothing else, and for a built-in group of which it owns all pods. `group` is for a pod on its own the one that it names,
+    though it is no part of it: its annotations hold where the Job's say nothing else.
 
     Raises AnnotationError where the annotations on its root are wrong, which admission refuses, but which may have been there before it.
     """
@@ -170,56 +238,65 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
         return None
     first = alive[0]
     if key.kind == "Pod":
-        said = {**job.metadata.annotations, **first.metadata.annotations} if job else first.metadata.annotations
-        settings = read_settings(said)
+        above = {**group.annotations, **group.overriding} if group else {}
+        settings = read_settings({**above, **(job.metadata.annotations if job else {}), **first.metadata.annotations})
         limit = _minutes(first.spec.active_deadline_seconds or (job.spec.active_deadline_seconds if job else None))
         return Workload(key=key, name=first.metadata.name, pods=(first,), size=1, settings=settings, time_limit=limit)
     if key.kind == "Job":
         if job is None:
             return None
-        size = min(job.spec.parallelism if job.spec.parallelism is not None else 1, _remaining(job))
+        width = job.spec.parallelism if job.spec.parallelism is not None else 1
         return Workload(
             key=key,
             name=key.object_name,
             pods=tuple(alive),
-            size=max(size, 1),
+            size=max(still_to_come(job, {}), 1),
             settings=read_settings(job.metadata.annotations),
             time_limit=_minutes(job.spec.active_deadline_seconds),
+            first_ranks={job.metadata.name: (0, width)},
         )
     if group is None:
         return None
     owner = job if group.builtin and job and all(_owner(pod) == job.metadata.uid for pod in alive) else None
     said = {**group.annotations, **(owner.metadata.annotations if owner else {}), **group.overriding}
-    name = key.name.partition(BY_JOB)[0].replace(PART, "-")
-    return Workload(key=key, name=name, pods=tuple(alive), size=group.min_count, settings=read_settings(said))
+    name = key.object_name if group.whole and key.kind == "JobSet" else key.name.partition(BY_JOB)[0].replace(PART, "-")
+    there = {rank_of(pod)[:2] for pod in alive}
+    return Workload(
+        key=key,
+        name=name,
+        pods=tuple(alive),
+        size=max(group.min_count, 1),
+        settings=read_settings(said),
+        time_limit=group.time_limit,
+        coming=tuple(pod for pod in group.coming if rank_of(pod)[:2] not in there),
+        first_ranks=group.first_ranks,
+    )
 
 
 def _owner(pod: Pod) -> str:
     return owner.uid if (owner := pod.metadata.controller) else ""
 
 
-def _remaining(job: Job) -> int:
-    """Completions that are still to come: towards its end a Job makes fewer pods than its parallelism."""
-    if job.spec.completions is None:
-        return job.spec.parallelism if job.spec.parallelism is not None else 1
-    return max(job.spec.completions - job.status.succeeded, 0)
-
-
-def rank_of(pod: Pod) -> tuple[int, str, str]:
-    """Where a pod stands among its workload's: by its index where it has one, else by its name, numbers in it by their value."""
-    index = _index(pod)
+def rank_of(pod: Pod) -> tuple[int, int, str, str]:
+    """Where a pod stands among its workload's: by its number in its group; by its Job's number in the set, and its own index; else by its name, numbers in it by their value."""
+    meta = pod.metadata
+    if place := place_in_group(pod):
+        return (0, place.worker, meta.name, meta.uid)
+    index = completion_index(pod)
     if index is None:
-        digits = pod.metadata.name.rpartition("-")[2]
-        index = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
-    return (index, pod.metadata.name, pod.metadata.uid)
+        index = _number(meta.name.rpartition("-")[2]) or 0
+    return (_number(meta.labels.get(JOB_GLOBAL_INDEX, "")) or 0, index, meta.name, meta.uid)
 
 
-def _index(pod: Pod) -> int | None:
+def completion_index(pod: Pod) -> int | None:
     for key in (COMPLETION_INDEX, POD_INDEX):
-        text = pod.metadata.annotations.get(key) or pod.metadata.labels.get(key) or ""
-        if text.isascii() and text.isdigit() and len(text) < 10:
-            return int(text)
+        if (index := _number(pod.metadata.annotations.get(key) or pod.metadata.labels.get(key) or "")) is not None:
+            return index
     return None
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def _minutes(seconds: int | None) -> int | None:

@@ -11,6 +11,7 @@ from slinky.cli.bridge_run import run
 from slinky.cli.demo import demo
 from slinky.cli.sandbox import sandbox
 from slinky.cli.sandbox_bridge import bridge as bridge_on_a_sandbox
+from slinky.cli.shadow import shadow_end, shadow_report
 from slinky.cli.slurm import slurm
 from slinky.cli.translate import translate
 from slinky.kube import KubeError
@@ -32,6 +33,8 @@ slinky.add_command(demo)
 slinky.add_command(slurm)
 slinky.add_command(translate)
 bridge.add_command(run)
+bridge.add_command(shadow_report)
+bridge.add_command(shadow_end)
 slinky.add_command(bridge)
 
 

@@ -12,9 +12,10 @@ import click
 import msgspec
 import yaml
 
-from slinky.bridge.expansion import Document
+from slinky.bridge.expansion_parts import Document
 from slinky.bridge.policy_settings import UNLIMITED
-from slinky.bridge.preview import Preview, Previews, preview
+from slinky.bridge.preview import Previews, preview
+from slinky.bridge.preview_words import Preview
 from slinky.bridge.settings import Settings, SettingsError, load_settings
 
 __all__ = ["translate"]

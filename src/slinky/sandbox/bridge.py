@@ -74,6 +74,7 @@ class SandboxBridge:
         self.config.write_text(yaml.safe_dump(settings))
         self._kubeconfig = sandbox.kubeconfig
         self.kubeconfigs: dict[str, Path] = {}  # by part, where it is not the administrator's
+        self.options: tuple[str, ...] = ()  # of `run`, besides
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._health = {"run": int(settings["healthPort"]), "admission": free_port()}
 
@@ -97,6 +98,7 @@ class SandboxBridge:
             str(self.kubeconfigs.get(part, self._kubeconfig)),
             "--health-port",
             str(self._health[part]),
+            *(self.options if part == "run" else ()),
         ]
         with (self.folder / f"{part}.log").open("ab") as log:
             self._processes[part] = await asyncio.create_subprocess_exec(

@@ -72,6 +72,7 @@ AccountingStorageHost=127.0.0.1
 AccountingStoragePort=6819
 AccountingStorageEnforce=associations,limits,qos
 AccountingStorageTRES=gres/gpu
+TrackWCKey=yes
 AccountingStoreFlags=job_comment,job_extra
 
 NodeSet=bridge Feature=bridge
@@ -90,6 +91,7 @@ DbdAddr=127.0.0.1
 DbdPort=6819
 SlurmUser=slurm
 StorageType=accounting_storage/mysql
+TrackWCKey=yes
 StorageHost=localhost
 StorageUser=slurm
 StorageLoc=slurm_acct_db

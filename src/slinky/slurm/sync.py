@@ -79,7 +79,7 @@ class Jobs:
         return self._portal.run(self._inner.get(job_id))
 
     def parts(self, job_id: int) -> list[Job]:
-        """The parts of a hetjob, its leader first, whichever of them is named; a job that is none alone."""
+        """The parts of a hetjob, its leader first, whichever of them is named; any other job alone."""
         return self._portal.run(self._inner.parts(job_id))
 
     def all(self) -> list[Job]:
@@ -277,7 +277,7 @@ class Accounting:
         return self._portal.run(self._inner.wckeys())
 
     def job(self, job_id: int) -> AccountedJob:
-        """A job as accounting keeps it; of several with that id (ids are used again), the latest."""
+        """A job as accounting keeps it; of several with that id (ids are used again), the latest; of a hetjob's leader, itself."""
         return self._portal.run(self._inner.job(job_id))
 
     def jobs(

@@ -87,7 +87,7 @@ class Story:
 
 
 @pytest.mark.parametrize("tallies", [residents.MOST_TALLIES, 3])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32), happens=st.lists(st.sampled_from(CHANGES), max_size=25))
 def test_a_judge_that_followed_every_change_agrees_with_a_fresh_one(tallies: int, seed: int, happens: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:

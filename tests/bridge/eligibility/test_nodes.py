@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from slinky.bridge.eligibility import label_rules, node_refusal
 from slinky.bridge.eligibility.node_labels import said
+from slinky.kube.objects import NodeStatus
 from tests.bridge.eligibility.things import REQUIRED, World, a_node, a_pod
 
 
@@ -152,3 +154,17 @@ async def test_the_answer_for_pods_that_say_the_same_is_kept_and_follows_the_nod
     assert world.accepted(pod) == {"c"}
     assert world.judge.node_version > version
     assert world.judge.refusal(pod, "b") == "Kubernetes has no node b"
+
+
+async def test_a_pod_that_needs_a_feature_of_the_kubelet_goes_where_it_is_declared() -> None:
+    restarting = {"name": "c", "restartPolicyRules": [{"action": "RestartAllContainers"}]}
+    pod = a_pod(containers=[restarting])
+    world = World(
+        a_node("a"), msgspec.structs.replace(a_node("b"), status=NodeStatus(declared_features=("RestartAllContainersOnContainerExits",)))
+    )
+    assert world.accepted(pod) == {"b"}
+    assert world.judge.refusal(pod, "a") == "node a does not declare the feature RestartAllContainersOnContainerExits, which the pod needs"
+    world.nodes.put(a_node("b"))
+    assert world.accepted(pod) == set()
+    assert world.accepted(a_pod(hostNetwork=True, hostUsers=False)) == set()
+    assert world.accepted(a_pod(hostNetwork=True, hostUsers=True)) == {"a", "b"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from slinky.bridge.volumes.limits import limit_refusal
-from slinky.kube.objects import CSIDriver, CSINode, VolumeAttachment
+from slinky.kube.objects import CSIDriver, CSINode, Pod, VolumeAttachment
 from tests.bridge.volumes.storage import Shelves, a_claim, a_class, a_pod, a_volume, made
 
 DRIVER = "disks.example.com"
@@ -92,6 +92,16 @@ def test_an_old_plugin_counts_as_the_driver_that_took_its_place(shelves: Shelves
         a_volume("ebs", awsElasticBlockStore={"volumeID": "vol-1"}),
     )
     assert "ebs.csi.aws.com" in refusal(shelves, "old")
+
+
+def test_disks_that_pods_name_themselves_count_as_well(shelves: Shelves) -> None:
+    pod = made(
+        Pod,
+        {"metadata": {"name": "p", "namespace": "ns"}, "spec": {"volumes": [{"name": "d", "awsElasticBlockStore": {"volumeID": "vol-1"}}]}},
+    )
+    assert limit_refusal(pod, "n1", shelves.stock()) == ""
+    shelves.put(limited(0, "ebs.csi.aws.com"))
+    assert "ebs.csi.aws.com" in limit_refusal(pod, "n1", shelves.stock())
 
 
 def test_a_driver_may_ask_to_be_there_first(shelves: Shelves) -> None:

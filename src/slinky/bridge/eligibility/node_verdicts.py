@@ -1,12 +1,13 @@
 """What depends on the node alone, judged once for all pods that say the same.
 
 Comes in: nodes as they change, and what pods say of them. Goes out: for each such `Shape` the nodes that are refused, and for a spread constraint the nodes that count. What must stay true: an answer holds for the nodes as they are; a
-node's heartbeat changes nothing, another label, taint or cordon is judged anew for that node only; the answers kept have a limit, the longest unused is dropped.
+node's heartbeat changes nothing, another label, taint, cordon or declared feature is judged anew for that node only; the answers kept have a limit, the longest unused is dropped.
 """
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from slinky.bridge.eligibility.node_features import feature_refusal, features_needed
 from slinky.bridge.eligibility.node_labels import Rules, follows, label_refusal, required_nodes, rules_of
 from slinky.bridge.eligibility.spread import Constraint, domains_of
 from slinky.bridge.eligibility.taints import taint_refusal, untolerated
@@ -26,14 +27,15 @@ class Shape(NamedTuple):
     selector: tuple[tuple[str, str], ...]
     required: NodeSelector | None
     tolerations: tuple[Toleration, ...]
+    features: tuple[str, ...] = ()
 
 
 def shape_of(pod: Pod) -> Shape:
-    return Shape(tuple(sorted(pod.spec.node_selector.items())), required_nodes(pod), pod.spec.tolerations)
+    return Shape(tuple(sorted(pod.spec.node_selector.items())), required_nodes(pod), pod.spec.tolerations, features_needed(pod))
 
 
 def node_refusal(pod: Pod, node: Node, *, comparing: bool = False) -> str:
-    """The part that no other pod has a say in: name, cordon, taints, labels. Pure; empty where the node will do."""
+    """The part that no other pod has a say in: name, cordon, taints, labels, declared features. Pure; empty where the node will do."""
     return name_refusal(pod, node.metadata.name) or _Answer(shape_of(pod), comparing).judge(node)
 
 
@@ -83,7 +85,7 @@ class NodeVerdicts:
     def _changed(self, change: Change[Node]) -> None:
         old, new = change.old, change.new
         same_labels = old is not None and new is not None and old.metadata.labels == new.metadata.labels
-        if same_labels and old and new and (old.spec.taints, old.spec.unschedulable) == (new.spec.taints, new.spec.unschedulable):
+        if same_labels and old and new and _said(old) == _said(new):
             return
         self.version += 1
         self._domains.clear()
@@ -95,19 +97,28 @@ class NodeVerdicts:
             self.relabelled()
 
 
+def _said(node: Node) -> object:
+    return node.spec.taints, node.spec.unschedulable, node.status.declared_features
+
+
 class _Answer:
     """One shape's nodes."""
 
-    __slots__ = ("_comparing", "_rules", "_tolerations", "refused")
+    __slots__ = ("_comparing", "_features", "_rules", "_tolerations", "refused")
 
     def __init__(self, shape: Shape, comparing: bool) -> None:
         self._rules: Rules | None = rules_of(dict(shape.selector), shape.required)
         self._tolerations = shape.tolerations
+        self._features = shape.features
         self._comparing = comparing
         self.refused: dict[str, str] = {}
 
     def judge(self, node: Node) -> str:
-        return taint_refusal(self._tolerations, node, comparing=self._comparing) or label_refusal(node, self._rules)
+        return (
+            taint_refusal(self._tolerations, node, comparing=self._comparing)
+            or label_refusal(node, self._rules)
+            or feature_refusal(self._features, node)
+        )
 
     def note(self, node: Node) -> None:
         if refusal := self.judge(node):

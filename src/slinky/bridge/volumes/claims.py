@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from slinky.bridge.quantities import quantity, whole
+from slinky.bridge.volumes.disks import disk_refusal
 from slinky.bridge.volumes.limits import limit_refusal
 from slinky.bridge.volumes.matching import Candidates, Labels, node_suits, selected, size_of, topology_admits, zones_admit
 from slinky.bridge.volumes.stock import Stock, claim_names
@@ -40,8 +41,10 @@ class Judgement:
         for name in self._names:
             claim = stock.claim(Key(pod.metadata.namespace, name))
             self.waits = self.waits or claim_waits(pod, name, claim, stock)
-            if claim is not None:
-                (self._bound if claim.is_bound else self._delayed).append(claim)
+            if claim is not None and claim.is_bound:
+                self._bound.append(claim)
+            elif claim is not None and not stock.is_on_its_way(claim):  # else it will be bound in a moment: then its volume decides
+                self._delayed.append(claim)
         self._candidates: dict[Key, Candidates] = {}
         if not self.waits:
             self._candidates = {claim.key: Candidates(claim, stock.volumes_of(claim.class_name)) for claim in self._delayed}
@@ -54,15 +57,18 @@ class Judgement:
 
     def find(self, node: Node) -> Found | str:
         """What is to be done for its claims on that node, or why they cannot be had there."""
-        if self.waits or not self._names:
-            return self.waits or Found()
+        if self.waits:
+            return self.waits
         name, labels = node.metadata.name, node.metadata.labels
         if problem := self._bound_elsewhere(name, labels):
             return problem
         static, provision, problem = self._unbound(name, labels)
-        if problem := problem or self._cannot_be_made(provision, name, labels) or limit_refusal(self._pod, name, self._stock):
+        if problem := problem or self._cannot_be_made(provision, name, labels) or self._too_much(name):
             return problem
         return Found(tuple(static), tuple(claim.key for claim in provision))
+
+    def _too_much(self, node: str) -> str:
+        return disk_refusal(self._pod, node, self._stock) or limit_refusal(self._pod, node, self._stock)
 
     def _bound_elsewhere(self, node: str, labels: Labels) -> str:
         ephemeral = {f"{self._pod.metadata.name}-{volume.name}" for volume in self._pod.spec.volumes if volume.ephemeral is not None}

@@ -9,7 +9,7 @@ from itertools import chain
 
 from slinky.bridge.volumes.stock import Stock, claim_names
 from slinky.kube import Key, PersistentVolume, PersistentVolumeClaim, Pod
-from slinky.kube.objects import CSINode
+from slinky.kube.objects import CSINode, Volume
 
 __all__ = ["limit_refusal"]
 
@@ -38,7 +38,7 @@ def limit_refusal(pod: Pod, node: str, stock: Stock) -> str:
     limits = _limits(csi_node)
     if not limits:
         return ""
-    others = (other for other in stock.pods_with_claims(node) if other.metadata.uid != pod.metadata.uid)
+    others = (other for other in stock.pods_with_volumes(node) if other.metadata.uid != pod.metadata.uid)
     used = set(chain.from_iterable(_volumes(other, csi_node, stock) for other in others))
     there = used | set(_attached(node, stock))
     for driver, limit in limits.items():
@@ -54,6 +54,9 @@ def _volumes(pod: Pod, csi_node: CSINode | None, stock: Stock) -> Iterable[Attac
         claim = stock.claim(Key(pod.metadata.namespace, name))
         if claim is not None and (found := _attached_as(claim, csi_node, stock)):
             yield found
+    for volume in pod.spec.volumes:
+        if csi_node and (disk := _disk(volume)):
+            yield disk
 
 
 def _attached_as(claim: PersistentVolumeClaim, csi_node: CSINode | None, stock: Stock) -> Attached | None:
@@ -70,6 +73,18 @@ def _attached_as(claim: PersistentVolumeClaim, csi_node: CSINode | None, stock: 
     if storage.provisioner in SUCCESSORS:
         return (SUCCESSORS[storage.provisioner], handle) if csi_node else None
     return (storage.provisioner, handle)
+
+
+def _disk(volume: Volume) -> Attached | None:
+    """One that the pod names itself, without a claim."""
+    disks = {
+        "kubernetes.io/aws-ebs": volume.aws_elastic_block_store and volume.aws_elastic_block_store.volume_id,
+        "kubernetes.io/gce-pd": volume.gce_persistent_disk and volume.gce_persistent_disk.pd_name,
+        "kubernetes.io/azure-disk": volume.azure_disk and volume.azure_disk.disk_uri,
+        "kubernetes.io/cinder": volume.cinder and volume.cinder.volume_id,
+        "kubernetes.io/portworx-volume": volume.portworx_volume and volume.portworx_volume.volume_id,
+    }
+    return next(((SUCCESSORS[plugin], f"disk {name}") for plugin, name in disks.items() if name), None)
 
 
 def _attached(node: str, stock: Stock) -> Iterable[Attached]:

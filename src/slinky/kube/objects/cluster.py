@@ -49,6 +49,7 @@ class NodeStatus(Record, frozen=True):
     allocatable: Mapping[str, str] = NOTHING
     conditions: tuple[Condition, ...] = ()
     addresses: tuple[NodeAddress, ...] = ()
+    declared_features: tuple[str, ...] = ()
 
 
 class Node(KubeObject, frozen=True):

@@ -21,6 +21,7 @@ __all__ = [
     "PodSpec",
     "PodStatus",
     "ResourceNeeds",
+    "RestartRule",
     "SchedulingGate",
     "SchedulingGroup",
     "Terminated",
@@ -49,9 +50,14 @@ class ContainerPort(Record, frozen=True):
     host_ip: str = msgspec.field(default="", name="hostIP")
 
 
+class RestartRule(Record, frozen=True):
+    action: str = ""
+
+
 class Container(Record, frozen=True):
     name: str = ""
     restart_policy: str = ""  # "Always" makes an init container a sidecar
+    restart_policy_rules: tuple[RestartRule, ...] = ()
     resources: ResourceNeeds = NO_NEEDS
     ports: tuple[ContainerPort, ...] = ()
 
@@ -89,10 +95,64 @@ class EphemeralVolume(Record, frozen=True):
     """Its claim is called POD-VOLUME; its template is not read."""
 
 
+class ISCSIDisk(Record, frozen=True):
+    iqn: str = ""
+    read_only: bool = False
+
+
+class RBDImage(Record, frozen=True):
+    monitors: tuple[str, ...] = ()
+    pool: str = ""
+    image: str = ""
+    read_only: bool = False
+
+
+class GCEDisk(Record, frozen=True):
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AzureDisk(Record, frozen=True):
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+
+
+class DiskById(Record, frozen=True):
+    """Of AWS, OpenStack and Portworx."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
 class Volume(Record, frozen=True):
+    """Of the many kinds, those that have a say in where a pod may run."""
+
     name: str = ""
     persistent_volume_claim: VolumeClaim | None = None
     ephemeral: EphemeralVolume | None = None
+    iscsi: ISCSIDisk | None = None
+    rbd: RBDImage | None = None
+    gce_persistent_disk: GCEDisk | None = None
+    aws_elastic_block_store: DiskById | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: DiskById | None = None
+    portworx_volume: DiskById | None = None
+
+    @property
+    def matters(self) -> bool:
+        """Not so of secrets, config maps, empty directories and the like."""
+        return any(
+            source is not None
+            for source in (
+                self.persistent_volume_claim,
+                self.ephemeral,
+                self.iscsi,
+                self.rbd,
+                self.gce_persistent_disk,
+                self.aws_elastic_block_store,
+                self.azure_disk,
+                self.cinder,
+                self.portworx_volume,
+            )
+        )
 
 
 class PodSpec(Record, frozen=True):
@@ -116,6 +176,7 @@ class PodSpec(Record, frozen=True):
     preemption_policy: str = ""
     runtime_class_name: str = ""
     host_network: bool = False
+    host_users: bool | None = None
     host_pid: bool = msgspec.field(default=False, name="hostPID")
     share_process_namespace: bool = False
     restart_policy: str = ""

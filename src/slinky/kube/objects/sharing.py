@@ -1,7 +1,7 @@
 """Equal parts of many objects become one object: pods of a Job have the same containers, tolerations and owner, and all pods the same few words.
 
-In: a freshly decoded Pod, that nobody else has seen yet. Out: the same Pod, a third of its size. Volumes that no claim stands behind are dropped: they say
-nothing about where a pod may run.
+In: a freshly decoded Pod, that nobody else has seen yet. Out: the same Pod, a third of its size. Volumes of kinds that say
+nothing about where a pod may run (secrets, empty directories …) are dropped.
 What must stay true: the result equals what came in but for those volumes; the pool has a limit and loses nothing but sharing when it is emptied.
 """
 
@@ -89,7 +89,7 @@ def _share_spec(spec: PodSpec, pool: Pool) -> None:
         if value:
             _set(spec, field, pool.share_as((field, _encode(value)), value))
     if spec.volumes:
-        _set(spec, "volumes", tuple(volume for volume in spec.volumes if volume.persistent_volume_claim or volume.ephemeral is not None))
+        _set(spec, "volumes", tuple(volume for volume in spec.volumes if volume.matters))
 
 
 def _share_status(status: PodStatus, pool: Pool) -> None:

@@ -91,9 +91,9 @@ class Accounting:
         return (await self._connection.read("slurmdb/wckeys/", _WCKEYS)).wckeys or []
 
     async def job(self, job_id: int) -> AccountedJob:
-        """A job as accounting keeps it; of several with that id (ids are used again), the latest."""
+        """A job as accounting keeps it; of several with that id (ids are used again), the latest; of a hetjob's leader, itself."""
         found = (await self._connection.read(f"slurmdb/job/{job_id:d}", _JOBS)).jobs
-        return max(found, key=lambda job: job.time.submission) if found else _only([], "job", str(job_id))
+        return max(found, key=lambda job: (job.job_id == job_id, job.time.submission)) if found else _only([], "job", str(job_id))
 
     async def jobs(
         self,

@@ -98,18 +98,24 @@ class Jobs:
 
     async def get(self, job_id: int) -> Job:
         """One job, in full. NotFoundError where Slurm does not know it (any more)."""
+        return (await self._record(job_id))[0]
+
+    async def _record(self, job_id: int) -> list[Job]:
         jobs = (await self._connection.read(f"slurm/job/{job_id:d}", _JOBS)).jobs
         if not jobs:
             raise NotFoundError(f"there is no job {job_id}", request=f"job/{job_id}")
-        return jobs[0]
+        return jobs
 
     async def parts(self, job_id: int) -> list[Job]:
-        """The parts of a hetjob, its leader first, whichever of them is named; a job that is none alone."""
-        job = await self.get(job_id)
-        if not job.hetjob_id:
-            return [job]
-        found = await asyncio.gather(*(self.get(part) for part in job.hetjob_ids))
-        return sorted(found, key=lambda part: part.job_id != part.hetjob_id)
+        """The parts of a hetjob, its leader first, whichever of them is named; any other job alone."""
+        found = await self._record(job_id)
+        leader = found[0].hetjob_id
+        if leader and leader != found[0].job_id:
+            try:
+                return await self._record(leader)  # tells of all parts, and any other of itself alone
+            except NotFoundError:
+                return found
+        return found
 
     async def all(self) -> list[Job]:
         """All jobs, in full: 8 to 27 KB each. For thousands of them use `stream` or `states`."""
