@@ -13,7 +13,6 @@ from typing import Any
 
 from slinky.bridge.adoption import Found
 from slinky.bridge.executor import Executor
-from slinky.bridge.keys import APART
 from slinky.bridge.plan import Snapshot
 from slinky.bridge.settings import StatusSettings
 from slinky.bridge.shadow_cluster import ShadowCluster
