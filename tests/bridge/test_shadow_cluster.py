@@ -100,7 +100,7 @@ def test_what_would_be_written_stays_through_what_a_kubelet_says(real: Cache[Pod
 
 def test_a_pod_that_would_be_set_apart_stays_so_when_it_would_be_bound(real: Cache[Pod], cluster: ShadowCluster) -> None:
     real.put(pod())
-    cluster.annotate("a-uid", KEY, {APART: "true"})
+    cluster.set_apart("a-uid", KEY)
     assert cluster.bind("a-uid", KEY, "n1", {"task": "0"}, 7)
     played = cluster.pods.by_key(KEY)
     assert played is not None
