@@ -238,7 +238,9 @@ def _with_template(place: str, template: dict[str, Any]) -> tuple[str, dict[str,
     if place == "Job":
         return roots["Job"][0], {"spec": {"template": template}}
     if place == "JobSet":
-        return roots["JobSet"][0], {"spec": {"replicatedJobs": [{"name": "a", "template": {"spec": {"template": template}}}]}}
+        return roots["JobSet"][0], {
+            "spec": {"replicatedJobs": [{"name": "a", "replicas": 2, "template": {"spec": {"template": template}}}]}
+        }
     if place == "JobSet's Job":
         job = {"metadata": template["metadata"], "spec": {"template": _template()}}
         return roots["JobSet"][0], {"spec": {"replicatedJobs": [{"name": "a", "template": job}]}}
