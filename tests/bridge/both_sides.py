@@ -221,7 +221,7 @@ class World:
     def refusals(self, _: Pod) -> dict[str, str]:
         return self.seen_unfit
 
-    def is_short(self, _: Pod) -> bool:
+    def is_fleeting(self, _: Pod) -> bool:
         return False
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
