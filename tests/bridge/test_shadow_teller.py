@@ -32,7 +32,7 @@ class NoJobs:
     def __init__(self) -> None:
         self.jobs = self
 
-    async def get(self, job_id: int) -> Any:
+    async def parts(self, job_id: int) -> Any:
         raise NotFoundError(f"there is no job {job_id}")
 
 

@@ -5,7 +5,6 @@ What must stay true: nothing is written to Kubernetes but the report (and the Le
 """
 
 import asyncio
-import datetime as dt
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from slinky.bridge.shadow_cluster import ShadowCluster
 from slinky.bridge.shadow_metrics import ShadowMetrics
 from slinky.bridge.shadow_record import MOST_CASES, ShadowRecord
 from slinky.bridge.shadow_store import recall_report, write_report
-from slinky.bridge.standing import Standing, standing_of
+from slinky.bridge.standing import Standing
 from slinky.bridge.submission import Submission
 from slinky.bridge.telling import Teller
 from slinky.bridge.translate import Site
@@ -184,7 +183,7 @@ class ShadowTeller(Teller):
             said = next((said for _, said in self.standings(key)), None)
             if isinstance(said, int):
                 try:
-                    said = standing_of(await self._slurm.jobs.get(said), dt.datetime.now(dt.UTC))
+                    said = await self._asked(said)
                 except SlurmError:
                     continue
             if isinstance(said, Standing):
