@@ -98,6 +98,15 @@ def test_what_would_be_written_stays_through_what_a_kubelet_says(real: Cache[Pod
     assert real.by_key(KEY).metadata.labels == {}  # type: ignore[union-attr]
 
 
+def test_a_pod_that_would_be_set_apart_stays_so_when_it_would_be_bound(real: Cache[Pod], cluster: ShadowCluster) -> None:
+    real.put(pod())
+    cluster.set_apart("a-uid", KEY)
+    assert cluster.bind("a-uid", KEY, "n1", {"task": "0"}, 7)
+    played = cluster.pods.by_key(KEY)
+    assert played is not None
+    assert played.metadata.annotations.items() >= {APART: "true", "task": "0"}.items()
+
+
 def test_another_pod_of_the_name_begins_anew(real: Cache[Pod], cluster: ShadowCluster, witness: Witness) -> None:
     real.put(pod())
     cluster.bind("a-uid", KEY, "n2", {}, 7)

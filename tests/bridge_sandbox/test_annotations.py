@@ -231,3 +231,30 @@ async def test_a_malformed_annotation_is_refused_on_each_kind_that_can_carry_it(
     for suffix, value in WRONG.items():
         answer = await _answer(team, path, document, {SETTINGS + suffix: value})
         assert f"annotation {SETTINGS}{suffix} is {value!r}, and must be " in answer
+
+
+def _with_template(place: str, template: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    roots = _roots()
+    if place == "Job":
+        return roots["Job"][0], {"spec": {"template": template}}
+    if place == "JobSet":
+        return roots["JobSet"][0], {"spec": {"replicatedJobs": [{"name": "a", "template": {"spec": {"template": template}}}]}}
+    if place == "JobSet's Job":
+        job = {"metadata": template["metadata"], "spec": {"template": _template()}}
+        return roots["JobSet"][0], {"spec": {"replicatedJobs": [{"name": "a", "template": job}]}}
+    bare = {
+        "metadata": template.get("metadata", {}),
+        "spec": {key: value for key, value in template["spec"].items() if key != "restartPolicy"},
+    }
+    worker = {"size": 2, "workerTemplate": {"spec": {"containers": _template()["spec"]["containers"]}}}
+    return roots["LeaderWorkerSet"][0], {"spec": {"replicas": 1, "leaderWorkerTemplate": worker | {place: bare}}}
+
+
+@pytest.mark.parametrize("place", ["Job", "JobSet", "JobSet's Job", "leaderTemplate", "workerTemplate"])
+async def test_what_is_wrong_with_a_template_is_refused_with_its_root(team: Team, place: str) -> None:
+    right, wrong = ({"metadata": {"annotations": {SETTINGS + "timelimit": value}}, **_template()} for value in ("5", "soon"))
+    assert not await _answer(team, *_with_template(place, right), {})
+    assert f"annotation {SETTINGS}timelimit is 'soon', and must be minutes" in await _answer(team, *_with_template(place, wrong), {})
+    if place != "JobSet's Job":
+        placed = {"metadata": {}, "spec": _template()["spec"] | {"nodeName": "n1"}}
+        assert "spec.nodeName is 'n1': Slurm chooses the node" in await _answer(team, *_with_template(place, placed), {})

@@ -3,12 +3,14 @@
 import os
 import subprocess
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slinky.bridge.checkpoint import EARLY_SECONDS
+from slinky.bridge.delivery import deliver
 from slinky.bridge.keys import JOB_ID, SETTINGS, SIGNALLED
 from slinky.kube import EVENTS, NAMESPACES, PODS, Client, NotFoundError, OutcomeUnknownError, from_kubeconfig
 from slinky.sandbox.bridge import SandboxBridge, sandbox_bridge
@@ -127,6 +129,17 @@ async def test_a_command_in_a_container_tells_its_end(team: Team) -> None:
         await team.kube.exec("p", "lab", ["sleep", "60"], seconds=1)
     with pytest.raises(NotFoundError):
         await team.kube.exec("another", "lab", ["true"])
+
+
+async def test_who_may_not_run_commands_in_pods_is_told_so(team: Team) -> None:
+    await team.create("p", TRAPS)
+    await team.until_said("p", "c0", "ready")
+    access = team.kube.access
+    nobody = replace(access, identity=replace(access.identity, impersonate="system:serviceaccount:lab:default"))
+    async with Client(nobody) as client:
+        delivery = await deliver(client, await team.kube.get(PODS, "p", "lab"), "USR1")
+    assert delivery.problems == ("container c0: the bridge may not run commands in pods (pods/exec in its rights)",)
+    assert not delivery.again
 
 
 async def test_all_containers_get_it_before_the_time_limit_and_once_also_by_the_next_bridge(team: Team) -> None:

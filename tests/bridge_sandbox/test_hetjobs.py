@@ -1,5 +1,6 @@
 """Gangs whose pods differ, on the real servers: one hetjob of Slurm, in rank order, from its submit to its end; and one job where there are no hetjobs."""
 
+import asyncio
 import itertools
 import signal
 from collections.abc import AsyncIterator, Sequence
@@ -14,9 +15,10 @@ from slinky.bridge.keys import JOB_ID
 from slinky.kube import PODS, Pod
 from slinky.sandbox.bridge import SandboxBridge, sandbox_bridge
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.shape import Shape
 from slinky.slurm import Job, JobState
 from tests.bridge_sandbox.conftest import Team, open_team
-from tests.conftest import Partition
+from tests.conftest import Partition, Starter
 
 pytestmark = pytest.mark.sandbox
 
@@ -54,9 +56,9 @@ async def test_leader_and_workers_are_one_hetjob_bound_in_rank_order_and_ended_w
     await team.create(*documents)
     pods = await team.until_running(*names)
     leader, workers = await parts_of(team, pods)
-    assert (leader.tasks, leader.cpus_per_task, leader.tres_per_task) == (1, 1, "cpu=1")
+    assert (leader.tasks, leader.cpus_per_task, leader.tres_per_task) == (1, 1, "")
     assert (workers.tasks, workers.cpus_per_task, workers.hetjob_id) == (4, 2, leader.job_id)
-    assert "gres/gpu=2" in workers.tres_per_task.replace(":", "=")
+    assert workers.tres_per_task == "gres/gpu:2"
     first, second = [await team.slurm.jobs.allocation(job.job_id) for job in (leader, workers)]
     assert pods[0].spec.node_name == first.nodes[0].node
     assert [pod.spec.node_name for pod in pods[1:]] == [second.nodes[0].node] * 4
@@ -107,7 +109,7 @@ async def test_one_that_waits_says_why_counts_once_and_goes_when_it_is_deleted(t
     await team.until_labelled(*names)
     parts = await parts_of(team, [await team.get(name) for name in names])
     assert all(job.is_pending for job in parts)
-    message = await team.until_condition(names[3], "JobHeldAdmin")
+    message = await team.until_condition(names[3], "JobHeldUser")
     assert f"Slurm job {parts[0].job_id} waits" in message
     for name in names:
         await team.kube.delete(PODS, name, team.namespace)
@@ -120,7 +122,50 @@ async def test_a_part_that_no_node_could_hold_parks_the_whole(team: Team) -> Non
     names, documents = roles(team, workers=1, gpus=9)
     await team.create(*documents)
     message = await team.until_condition(names[0], "Parked")
-    assert "9 gpu" in message
+    assert "asks for 9" in message
+
+
+async def test_where_there_are_too_few_nodes_for_a_hetjob_it_is_one_job(team: Team) -> None:
+    """Slurm puts no two components on one node; all of these are for one."""
+    names, documents = roles(team, workers=2)
+    for document in documents[:-1]:
+        document["spec"]["nodeSelector"] = {"kubernetes.io/hostname": team.partition.nodes[1]}
+    await team.create(*documents)
+    pods = await team.until_running(*names)
+    [job] = await parts_of(team, pods)
+    assert (job.tasks, job.hetjob_id, job.nodes) == (3, 0, team.partition.nodes[1])
+    assert {pod.spec.node_name for pod in pods} == {team.partition.nodes[1]}
+
+    async def told() -> bool:
+        return any("as a hetjob they would need 2 nodes" in note for note in await events_of(team, names[0]))
+
+    await team.until("an Event said so", told)
+
+
+async def test_a_leader_and_workers_for_different_nodes_are_a_hetjob_too(team: Team) -> None:
+    """What they need is the same; a worker that is replaced goes where workers go."""
+    labels = {"scheduling.x-k8s.io/pod-group": "pools"}
+    names = ["r-0", "r-1", "r-2"]
+    pools = [team.partition.nodes[0], team.partition.nodes[2], team.partition.nodes[2]]
+    documents = [team.pod(name, cpus=2, labels=labels) for name in names]
+    for document, node in zip(documents, pools, strict=True):
+        document["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    group = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "pools", "annotations": team.said()},
+        "spec": {"minMember": 3},
+    }
+    await team.create(*documents, group)
+    pods = await team.until_running(*names)
+    assert [pod.spec.node_name for pod in pods] == pools
+    assert len(await parts_of(team, pods)) == 2
+    await team.kube.delete(PODS, "r-1", team.namespace)
+    await team.until_gone("r-1")
+    documents[1]["metadata"]["name"] = "again"
+    await team.create(documents[1])
+    [pod] = await team.until_running("again")
+    assert (pod.spec.node_name, pod.metadata.annotations[TASK + "procid"]) == (pools[1], "1")
 
 
 async def test_a_worker_that_is_replaced_gets_a_workers_place(team: Team) -> None:
@@ -216,3 +261,29 @@ async def test_without_hetjobs_it_is_one_job_with_the_largest_needs_and_is_told(
 
         await team.until("an Event said so", told)
         await team.until_job(job.job_id, JobState.COMPLETED)
+
+
+@pytest.fixture(scope="module")
+def without_backfill(start_sandbox: Starter) -> Sandbox:
+    """Slurm as it is where it has no hetjobs: its scheduler is not backfill."""
+    found = start_sandbox("builtin", Shape(nodes=4, addons=("podgroup",)))
+    conf = found.head / "etc/slurm/slurm.conf"
+    conf.write_text(conf.read_text().replace("SchedulerType=sched/backfill", "SchedulerType=sched/builtin"))
+    asyncio.run(found.restart("slurmctld"))
+    return found
+
+
+async def test_a_server_that_refuses_hetjobs_gets_one_job_and_is_not_asked_again(without_backfill: Sandbox, tmp_path: Path) -> None:
+    partition = Partition("bridge", tuple(f"kwok-{index}" for index in range(4)))
+    async with own_bridge(without_backfill, partition, tmp_path) as (bridge, team):
+        names, documents = roles(team, run_for="2s")
+        await team.create(*documents)
+        [job] = await parts_of(team, await team.until_running(*names))
+        assert (job.tasks, job.cpus_per_task, job.hetjob_id) == (5, 2, 0)
+
+        async def told() -> bool:
+            return any("Slurm refuses them" in note for note in await events_of(team, names[0]))
+
+        await team.until("an Event said so", told)
+        await team.until_job(job.job_id, JobState.COMPLETED)
+        assert bridge.log("run").count("instead of a hetjob") == 1

@@ -79,6 +79,7 @@ async def test_the_rights_of_the_example_are_enough(sandbox: Sandbox, partition:
             for part, account in (("run", "slurm-bridge"), ("admission", "slurm-bridge-admission"))
         }
     try:
+        await kubectl(sandbox, "auth", "can-i", "create", "pods", "--subresource=exec", "--as=system:serviceaccount:slinky:slurm-bridge")
         for part in ("admission", "run"):
             await bridge.start(part)
         async with open_team(sandbox, partition, label="rights") as team:

@@ -190,6 +190,20 @@ async def test_a_local_volume_is_bound_on_the_node_that_slurm_gave(storage: Stor
     assert (await team.job_of("p")).nodes == pod.spec.node_name
 
 
+async def test_slurm_sends_a_pod_where_its_volume_is_bound_or_free(storage: Storage) -> None:
+    """Not to the node that it would take first."""
+    team = storage.team
+    kind = await storage.storage_class("local")
+    await storage.claim("bound", kind)
+    await storage.claim("free", kind)
+    await storage.volume("v", kind, team.partition.nodes[2], await storage.get_claim("bound"))
+    await storage.until_claim("bound", "was bound", lambda claim: claim.is_bound)
+    await storage.volume("w", kind, team.partition.nodes[3])
+    await team.create(storage.pod("p", "bound"), storage.pod("q", "free"))
+    [bound, free] = await team.until_running("p", "q")
+    assert (bound.spec.node_name, free.spec.node_name) == team.partition.nodes[2:]
+
+
 async def test_a_volume_is_made_for_the_node_that_slurm_gave(storage: Storage) -> None:
     team = storage.team
     kind = await storage.storage_class("made", DRIVER)
@@ -235,6 +249,23 @@ async def test_a_driver_that_fails_gives_the_node_back_and_it_is_undone(storage:
         await team.until_gone("p")
     for name in ("fails", "waits"):
         await storage.until_claim(name, "named no node", lambda claim: SELECTED_NODE not in claim.metadata.annotations)
+
+
+async def test_where_a_driver_has_no_room_the_pod_is_queued_again_and_goes_elsewhere(storage: Storage) -> None:
+    team = storage.team
+    kind = await storage.storage_class("made", DRIVER)
+    await storage.claim("data", kind)
+    full: list[str] = []
+
+    def accept(_: PersistentVolumeClaim, node: str) -> bool:
+        full.append(node)
+        return node != full[0]
+
+    async with storage.provisioner(accept) as done:
+        await team.create(storage.pod("p", "data"))
+        [pod] = await team.until_running("p")
+    assert pod.spec.node_name != full[0]
+    assert done[-1] == f"made data for {pod.spec.node_name}"
 
 
 async def test_a_pod_that_is_deleted_on_the_way_leaves_claims_and_volumes_as_they_were(storage: Storage) -> None:

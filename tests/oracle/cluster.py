@@ -8,16 +8,17 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.foreign import shrunk
-from slinky.kube import NAMESPACES, NODES, PODS, AlreadyExistsError, Cache, Client, Node, NotFoundError, Reflector
+from slinky.kube import NAMESPACES, NODES, PODS, AlreadyExistsError, Cache, Client, Key, Node, NotFoundError, Reflector
 from slinky.sandbox.handle import Sandbox
 from tests.oracle.scheduler import Oracle, Verdict
 from tests.oracle.worlds import HELD, Maker
 
-__all__ = ["Cluster", "differences", "standing"]
+__all__ = ["Cluster", "Comparison", "compare", "differences", "standing", "together"]
 
 Document = dict[str, Any]
 AGAIN = 6
@@ -133,7 +134,7 @@ async def together(work: Iterable[Awaitable[object]]) -> None:
 
 @asynccontextmanager
 async def standing(
-    sandbox: Sandbox, kube: Client, maker: Maker, *, nodes: int = 14, residents: int = 40
+    sandbox: Sandbox, kube: Client, maker: Maker, *, nodes: int = 14, residents: int = 90
 ) -> AsyncIterator[tuple[Cluster, Surroundings]]:
     own = Reflector(kube, PODS, fields=f"spec.schedulerName={OWN}")
     foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={OWN},spec.nodeName!=", transform=shrunk)
@@ -155,22 +156,35 @@ def _release(sandbox: Sandbox) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+@dataclass
+class Comparison:
+    """Those on which the two judges differ for good, in words; and how many pods kube-scheduler accepts on some nodes but not on all of them."""
+
+    different: list[str]
+    partly: int
+
+
+async def compare(judge: Oracle, surroundings: Surroundings, documents: Sequence[Document], again: int = AGAIN) -> Comparison:
+    left = list(documents)
+    partly = 0
+    for turn in range(again):
+        verdicts = await judge.verdicts(left)
+        if not turn:
+            partly = sum(0 < len(verdict.nodes) < len(surroundings.nodes) for verdict in verdicts.values())
+        said = {document["metadata"]["name"]: _difference(surroundings, verdicts[_key(document)], document) for document in left}
+        left = [document for document in left if said[document["metadata"]["name"]]]
+        if not left:
+            break
+    return Comparison([said[document["metadata"]["name"]] for document in left], partly)
+
+
 async def differences(judge: Oracle, surroundings: Surroundings, documents: Sequence[Document]) -> list[str]:
     """Those on which the two judges differ for good, in words; empty where they agree on all."""
-    left = list(documents)
-    found: list[str] = []
-    for _ in range(AGAIN):
-        verdicts = await judge.verdicts(left)
-        found, again = [], []
-        for document in left:
-            verdict = next(one for key, one in verdicts.items() if key.name == document["metadata"]["name"])
-            if said := _difference(surroundings, verdict, document):
-                found.append(said)
-                again.append(document)
-        if not again:
-            return []
-        left = again
-    return found
+    return (await compare(judge, surroundings, documents)).different
+
+
+def _key(document: Document) -> Key:
+    return Key(document["metadata"]["namespace"], document["metadata"]["name"])
 
 
 def _difference(surroundings: Surroundings, verdict: Verdict, document: Document) -> str:

@@ -1,12 +1,15 @@
 """What we say of pods and nodes is what kube-scheduler says: the same nodes exactly, on clusters and pods made at random."""
 
+import asyncio
 import os
 import random
 
 import pytest
 
 from slinky.sandbox.handle import Sandbox
-from tests.oracle.cluster import differences, standing
+from slinky.sandbox.shape import Shape
+from tests.conftest import Starter
+from tests.oracle.cluster import compare, standing
 from tests.oracle.scheduler import oracle
 from tests.oracle.worlds import Maker
 
@@ -36,8 +39,10 @@ async def compared(sandbox: Sandbox, rounds: int, pods: int) -> None:
         for turn in range(rounds):
             if turn:
                 await cluster.change()
-            different = await differences(judge, surroundings, [maker.pod() for _ in range(pods)])
+            found = await compare(judge, surroundings, [maker.pod() if number % 2 else maker.narrow_pod() for number in range(pods)])
+            different = found.different
             assert not different, f"SLINKY_SEED={seed}, turn {turn}: {len(different)} of {pods} differ:\n" + "\n".join(different[:3])
+            assert found.partly > pods // 5, f"SLINKY_SEED={seed}: few pods are accepted here and refused there, so little is compared"
 
 
 async def test_we_accept_the_nodes_that_kube_scheduler_accepts(sandbox: Sandbox) -> None:
@@ -45,6 +50,14 @@ async def test_we_accept_the_nodes_that_kube_scheduler_accepts(sandbox: Sandbox)
 
 
 @pytest.mark.long
-async def test_we_accept_the_nodes_that_kube_scheduler_accepts_over_thousands_of_pods(sandbox: Sandbox) -> None:
-    for _ in range(5):
-        await compared(sandbox, rounds=10, pods=200)
+@pytest.mark.parametrize("part", range(5))
+async def test_we_accept_the_nodes_that_kube_scheduler_accepts_over_thousands_of_pods(sandbox: Sandbox, part: int) -> None:
+    assert part >= 0, "each with a seed of its own"
+    await compared(sandbox, rounds=10, pods=200)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("release", ["1.35", "1.37"])
+async def test_other_releases_of_kube_scheduler_accept_the_same_as_we_do(start_sandbox: Starter, release: str) -> None:
+    found = await asyncio.to_thread(start_sandbox, "oracle" + release.replace(".", ""), Shape(nodes=6, kubernetes=release))
+    await compared(found, rounds=4, pods=100)

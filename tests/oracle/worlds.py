@@ -35,7 +35,7 @@ class Maker:
     def __init__(self, seed: int, prefix: str = "or") -> None:
         self.seed = seed
         self.prefix = prefix
-        self.namespaces = [f"{prefix}-ns{index}" for index in range(4)]
+        self.namespaces = [f"{prefix}-ns{index}" for index in range(3)]
         self.nodes: list[str] = []
         self._random = random.Random(seed)
         self._count = 0
@@ -90,8 +90,10 @@ class Maker:
 
     def resident(self, schedulers: tuple[str, ...] = ("default-scheduler",)) -> Document:
         """A pod that has a node already; nobody evicts it."""
-        document = self.pod("resident", 0.5)
+        document = self.pod("resident", 0.15)
         spec = document["spec"]
+        if self.maybe(0.15):
+            self._add_ports(spec)
         for word in ("nodeSelector", "topologySpreadConstraints"):
             spec.pop(word, None)
         affinity = spec.get("affinity", {})
@@ -126,6 +128,40 @@ class Maker:
         spec["tolerations"] = TOLERANT if self.maybe(0.4) else [self.toleration() for _ in range(self._random.randint(0, 3))]
         meta = {"name": self._name(kind), "namespace": self.one(self.namespaces), "labels": labels}
         return {"metadata": meta, "spec": spec}
+
+    def narrow_pod(self) -> Document:
+        """One that asks for one thing, so that nothing else hides what becomes of it; sometimes on nodes of ours alone, where each domain has pods."""
+        document = self.pod(busy=0.0)
+        meta, spec = document["metadata"], document["spec"]
+        spec["tolerations"] = TOLERANT if self.maybe(0.6) else [self.toleration()]
+        if self.maybe(0.6):
+            ours = {"matchExpressions": [{"key": "disk", "operator": "Exists"}, self.node_requirement()][: 1 + self.maybe(0.3)]}
+            spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ours]}}}
+        affinity = spec.setdefault("affinity", {})
+        kind = self._random.randrange(5)
+        if kind < 2:
+            spec["topologySpreadConstraints"] = [self._even(one) for one in self.spread(meta["labels"])]
+        elif kind == 2:
+            affinity[self.one(("podAffinity", "podAntiAffinity"))] = self.pod_terms(meta["labels"], 1)
+        elif kind == 3:
+            own = {"solo": meta["name"] if self.maybe(0.7) else "nobody"}
+            meta["labels"] = {**meta["labels"], "solo": meta["name"]}
+            terms = [
+                {"topologyKey": self.one(TOPOLOGIES), "labelSelector": {"matchLabels": own}} for _ in range(self._random.randint(1, 2))
+            ]
+            affinity["podAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        else:
+            self._add_ports(spec)
+        return document
+
+    def _even(self, constraint: Document) -> Document:
+        """Often with a selector that means most pods, so that the emptiest domain has some."""
+        if self.maybe(0.7):
+            constraint.pop("matchLabelKeys", None)
+            constraint["labelSelector"] = {"matchExpressions": [{"key": "app", "operator": self.one(("Exists", "NotIn"))}]}
+            if constraint["labelSelector"]["matchExpressions"][0]["operator"] == "NotIn":
+                constraint["labelSelector"]["matchExpressions"][0]["values"] = ["db"]
+        return constraint
 
     def pod_labels(self) -> dict[str, str]:
         return {key: self.one(values) for key, values in POD_LABELS.items() if self.maybe(0.7)}
@@ -220,7 +256,7 @@ class Maker:
             if how == "DoNotSchedule" and self.maybe(0.3):
                 one["minDomains"] = self._random.randint(1, 5)
             for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-                if self.maybe(0.4):
+                if self.maybe(0.6):
                     one[policy] = self.one(("Honor", "Ignore"))
             free = [name for name in POD_LABELS if name not in keys]
             if selector and free and self.maybe(0.3):

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from slinky.sandbox.bridge import python_on_the_head
@@ -19,9 +20,14 @@ WORKERS = JobDescription(name="roles", partition="bridge", tasks=3, cpus_per_tas
 HELD = JobDescription(name="roles", partition="bridge", tasks=1, memory_per_cpu=64, hold=True)
 
 
+@pytest.fixture(scope="module")
+def inside(sandbox: Sandbox) -> list[str]:
+    return python_on_the_head(sandbox)
+
+
 @pytest.fixture
-async def completion(sandbox: Sandbox) -> AsyncIterator[JobCompletion]:
-    async with JobCompletion(interpreter=python_on_the_head(sandbox)) as ready:
+async def completion(inside: list[str]) -> AsyncIterator[JobCompletion]:
+    async with JobCompletion(interpreter=inside) as ready:
         yield ready
 
 
@@ -89,7 +95,24 @@ async def test_each_part_ends_with_its_own_exit_code(
         await completion.complete(leader, codes[0])
     ended = [await slurm.jobs.get(job_id) for job_id in (leader, workers)]
     assert tuple(job.state for job in ended) == states
-    assert tuple(job.exit_code and job.exit_code.code for job in ended) == codes
+    assert ended[0].exit_code
+    assert ended[0].exit_code.code == codes[0]
+    assert ended[1].exit_code
+    assert ended[1].exit_code.code == (codes[1] or codes[0]), "one that succeeded gets the leader's code, and keeps its state"
+
+
+async def test_afterok_goes_by_the_leader_alone(slurm: SlurmClient, completion: JobCompletion) -> None:
+    leader, workers = await started(slurm, LEADER, WORKERS)
+    after = (await slurm.jobs.submit_external(msgspec.structs.replace(LEADER, dependency=f"afterok:{leader}"))).job_id
+    await completion.complete(workers, 3)
+    assert (await slurm.jobs.states([after]))[0].is_pending
+    with pytest.raises(AlreadyDoneError):
+        await completion.complete(leader, 0)
+
+    async def runs() -> bool:
+        return (await slurm.jobs.states([after]))[0].is_running
+
+    await until(runs, "what waited for the hetjob running, though a part had failed")
 
 
 async def test_an_impossible_part_is_refused_with_the_whole(slurm: SlurmClient) -> None:

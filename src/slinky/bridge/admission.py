@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.annotations import AnnotationError, old_names, read_settings
+from slinky.bridge.gang_admission import gang_problems
 from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK
 from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.settings import Settings
@@ -175,7 +176,7 @@ def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant) ->
         said = {**_annotations(root), **more, **_annotations(template)}
         news = [*_owned_keys(template), *_not_yet(template), *_problems(said, grant, name, deadline or limit)]
         found += [f"{place}: {problem}" for problem in news if problem not in own]
-    return found
+    return [*found, *gang_problems(root, settings.nodes.feature_labels)]
 
 
 def _templates(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, str]]]:

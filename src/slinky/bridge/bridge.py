@@ -241,6 +241,7 @@ class Bridge:
                     nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry
                 )
                 leadership.also(controller.run, "nodes")
+            volumes.changed = leadership.storage_changed
             ledger.freed, ledger.taken = leadership.node_freed, leadership.node_taken
             if events is not None:
                 leadership.also_checkpoints(

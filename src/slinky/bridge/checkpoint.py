@@ -133,7 +133,7 @@ class Checkpoints:
         occasion, wait = _of(job, asked, self._clock())
         if occasion is not None and await self._tell(key, occasion, asked):
             wait = AGAIN_SECONDS
-        if key in self._followed and job.is_running:
+        if key in self._followed and not job.is_finished:
             self.queue.add_after(key, max(wait, len(self._followed) / LOOKS_PER_SECOND) if wait >= LONGEST_LOOK else wait)
 
     async def _tell(self, key: WorkloadKey, occasion: Occasion, asked: Asked) -> bool:

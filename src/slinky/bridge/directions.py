@@ -11,6 +11,7 @@ import msgspec
 
 from slinky.bridge.eligibility import within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
+from slinky.bridge.gang_admission import UNMAPPED
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, where
 from slinky.bridge.workload import Workload
@@ -18,8 +19,6 @@ from slinky.kube import Pod
 from slinky.slurm import JobDescription
 
 __all__ = ["Directions", "Judgement"]
-
-UNMAPPED = "the pods of this gang are to be on nodes of one {label}, which Slurm can be told only where that label is a feature: map it with nodes.featureLabels"
 
 
 class Judgement(Protocol):

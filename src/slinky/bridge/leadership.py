@@ -111,6 +111,10 @@ class Leadership:
         self._slurm_nodes.outdate()
         self.keeper.nodes_changed()
 
+    def storage_changed(self) -> None:
+        """Claims, volumes or classes are others."""
+        self.keeper.pods_changed()
+
     def also_checkpoints(self, checkpoints: Checkpoints) -> None:
         """Signals before jobs end."""
         checkpoints.pods = self._membership.pods

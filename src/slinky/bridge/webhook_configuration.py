@@ -57,7 +57,7 @@ def validating_configuration(settings: Settings, *, users: Sequence[str] = (), a
         _webhook("resizes", settings, CHANGES, resizes, everywhere, ours, authority),
     ]
     if (managed := _managed(settings)) is not None:
-        conditions = {"may-say-something": _may_say_something(), "changes-it": _changes_it()}
+        conditions = {"says-something": _says_something(settings), "changes-it": _changes_it()}
         webhooks.append(_webhook("workloads", settings, WORKLOADS, _workloads(), managed, conditions, authority))
     return _configuration("ValidatingWebhookConfiguration", settings, webhooks)
 
@@ -160,10 +160,35 @@ def _changes_our_keys() -> str:
     return " || ".join(parts)
 
 
-def _may_say_something() -> str:
-    """Whatever pods are made from has templates; a group has nothing but annotations. The old names too, which are warned of."""
-    said = f"object.metadata.?annotations.orValue({{}}).exists(k, k.startsWith({_text(SETTINGS)}) || k.startsWith({_text(OLD_SETTINGS)}))"
-    return f"!(request.resource.resource in ['podgroups', 'workloads']) || {said}"
+def _says_something(settings: Settings) -> str:
+    """Annotations of ours, on it or on the pod templates in it, or what a template says otherwise that may be refused. What says nothing does not wait for the webhook."""
+    jobs = [_has_settings("j.?template"), *_template_says("j.?template.?spec.?template", settings)]
+    group = "object.?spec.?leaderWorkerTemplate"
+    parts = [
+        _has_settings("object"),
+        *_template_says("object.?spec.?template", settings),
+        *_template_says(f"{group}.?leaderTemplate", settings),
+        *_template_says(f"{group}.?workerTemplate", settings),
+        f"object.?spec.?replicatedJobs.orValue([]).exists(j, {' || '.join(jobs)})",
+    ]
+    if any(grant.max_time_limit for grant in (settings.policy.default, *settings.policy.rules)):
+        parts.append("object.?spec.?activeDeadlineSeconds.hasValue()")
+    return " || ".join(parts)
+
+
+def _template_says(place: str, settings: Settings) -> list[str]:
+    """The same as `admission` looks at."""
+    found = [_has_settings(place), f"{place}.?spec.?nodeName.hasValue()", f"{place}.?spec.?resourceClaims.hasValue()"]
+    if settings.priority_classes:
+        names = ", ".join(_text(each.name) for each in settings.priority_classes)
+        found.append(f"{place}.?spec.?priorityClassName.orValue('') in [{names}]")
+    return found
+
+
+def _has_settings(place: str) -> str:
+    """The old names too, which are warned of."""
+    prefixes = " || ".join(f"k.startsWith({_text(prefix)})" for prefix in (SETTINGS, OLD_SETTINGS))
+    return f"{place}.?metadata.?annotations.orValue({{}}).exists(k, {prefixes})"
 
 
 def _changes_it() -> str:

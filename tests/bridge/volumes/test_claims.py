@@ -115,6 +115,22 @@ def test_a_claim_whose_volume_is_being_made_for_a_node_stays_there(shelves: Shel
     assert nodes(shelves, a_pod("p", "c")) == ["n2"]
 
 
+def test_a_claim_that_is_on_its_way_is_no_reason_to_refuse_a_node(shelves: Shelves) -> None:
+    """When it is bound, its volume decides; others who share it are not to be kept from all nodes until then."""
+    shelves.put(a_claim("c", kind="made"), a_claim("d"), a_volume("v", node="n1"))
+    stock = shelves.stock()
+    stock.select(Key("ns", "c"), "n2")
+    claim = stock.claim(Key("ns", "d"))
+    assert claim
+    stock.give("v", claim)
+    judgement = Judgement(a_pod("another", "c", "d"), stock)
+    assert [judgement.refusal(node) for node in (HERE, THERE)] == ["", ""]
+    stock.take_back("v")
+    judgement = Judgement(a_pod("another", "c", "d"), stock)
+    assert judgement.refusal(HERE) == ""
+    assert "no free volume" in judgement.refusal(THERE)
+
+
 @pytest.mark.parametrize(
     ("capacity", "fits"),
     [

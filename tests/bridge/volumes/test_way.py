@@ -31,14 +31,14 @@ class Place(Shelves):
         self.binder = VolumeBinder(self.volumes_here, world.nodes, self, 600.0)
         return self.binder
 
-    def selected(self) -> str | None:
-        claim = self.claims.get("c", "ns")
+    def selected(self, name: str = "c") -> str | None:
+        claim = self.claims.get(name, "ns")
         assert claim
         return claim.metadata.annotations.get(SELECTED_NODE)
 
 
-def a_pod_with_claim(world: World) -> None:
-    pod = a_pod("p", "c")
+def a_pod_with_claims(world: World, *claims: str) -> None:
+    pod = a_pod("p", *claims)
     world.pods.put(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, finalizers=(FINALIZER,))))
 
 
@@ -50,7 +50,7 @@ def story(told_of: Callable[[World, Place], Any]) -> None:
 def test_a_pod_whose_claim_is_not_bound_is_submitted_when_it_is() -> None:
     async def way(world: World, place: Place) -> None:
         place.put(a_claim("c", kind="now"))
-        a_pod_with_claim(world)
+        a_pod_with_claims(world, "c")
         await world.until(lambda: KEY in world.loop.known and world.loop.known[KEY].waits)
         await asyncio.sleep(100)
         assert world.acts == []
@@ -67,7 +67,7 @@ def test_a_pod_whose_claim_is_not_bound_is_submitted_when_it_is() -> None:
 def test_a_pod_is_bound_after_its_volume() -> None:
     async def way(world: World, place: Place) -> None:
         place.put(a_claim("c", kind="made"))
-        a_pod_with_claim(world)
+        a_pod_with_claims(world, "c")
         await world.until(lambda: 1 in world.held)
         world.set_job(1, "RUNNING")
         await world.until(lambda: place.selected() == "n")
@@ -85,7 +85,7 @@ def test_a_pod_is_bound_after_its_volume() -> None:
 def test_a_job_that_ends_while_volumes_are_made_leaves_the_claim_free() -> None:
     async def way(world: World, place: Place) -> None:
         place.put(a_claim("c", kind="made"))
-        a_pod_with_claim(world)
+        a_pod_with_claims(world, "c")
         await world.until(lambda: 1 in world.held)
         world.set_job(1, "RUNNING")
         await world.until(lambda: place.selected() == "n")
@@ -98,21 +98,18 @@ def test_a_job_that_ends_while_volumes_are_made_leaves_the_claim_free() -> None:
     story(way)
 
 
-def test_a_node_that_did_not_work_out_is_held_and_tried_again_later() -> None:
+def test_a_node_that_did_not_work_out_sends_the_workload_back_with_its_claims_as_they_were() -> None:
     async def way(world: World, place: Place) -> None:
-        place.put(a_claim("c", kind="made"))
-        a_pod_with_claim(world)
+        place.put(a_claim("c", kind="made"), a_claim("d", kind="made"))
+        a_pod_with_claims(world, "c", "d")
         await world.until(lambda: 1 in world.held)
         world.set_job(1, "RUNNING")
-        await world.until(lambda: place.selected() == "n")
-        await asyncio.sleep(1)
+        await world.until(lambda: place.selected("c") == place.selected("d") == "n")
         place.change(place.claims.get("c", "ns"), {SELECTED_NODE: None})
-        await world.until(lambda: "gave the node back" in world.loop.known[KEY].obstacle)
-        assert place.acts.count("select n for c") == 1
-        await world.until(lambda: place.acts.count("select n for c") == 2)
-        place.put(a_volume("v", kind="made"))
-        place.controller_binds("c", "v")
-        await world.until(lambda: world.pod("p").spec.node_name)
-        assert world.loop.known[KEY].obstacle == ""
+        await world.until(lambda: "end 1 None" in world.acts)
+        assert "n" in world.loop.known[KEY].avoided
+        assert (place.selected("c"), place.selected("d")) == (None, None)
+        assert not place.binder.holds(KEY)
+        assert not world.pod("p").spec.node_name
 
     story(way)

@@ -65,19 +65,22 @@ class Surroundings:
 
     def refusal(self, pod: Pod, node: str) -> str:
         """Empty where Kubernetes accepts the pod there now."""
+        return self._refusal(pod, node, self.filters)
+
+    def _refusal(self, pod: Pod, node: str, filters: Sequence[Filter] = ()) -> str:
         known = self._nodes.by_key(Key("", node))
         if known is None:
             return f"Kubernetes has no node {node}"
         if refusal := name_refusal(pod, node) or self._verdicts.of(pod).get(node, ""):
             return refusal
         with self._without(pod):
-            return next((said for judge in self._judges(pod) if (said := judge(known))), "")
+            return next((said for judge in self._judges(pod, filters) if (said := judge(known))), "")
 
     def refusals(self, pod: Pod) -> dict[str, str]:
         """All nodes that Kubernetes would refuse now, each with the reason."""
         refused = self.node_refusals(pod)
         with self._without(pod):
-            if judges := self._judges(pod):
+            if judges := self._judges(pod, self.filters):
                 for node in self._nodes.list():
                     name = node.metadata.name
                     if name not in refused and (said := next((said for judge in judges if (said := judge(node))), "")):
@@ -96,7 +99,7 @@ class Surroundings:
         return refused
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
-        """Whether all of these can be placed, one after the other in some order, as kube-scheduler would: None, or one that cannot, and why."""
+        """Whether all of these can be placed, one after the other in some order, as kube-scheduler would: None, or one that cannot, and why. `filters` are not asked: who has one looks again by itself when it comes to placing."""
         waiting, assumed = list(placements), []
         refused: tuple[Pod, str] | None = None
         try:
@@ -104,7 +107,7 @@ class Surroundings:
                 left = []
                 refused = None
                 for pod, node in waiting:
-                    if said := self.refusal(pod, node):
+                    if said := self._refusal(pod, node):
                         left.append((pod, node))
                         refused = refused or (pod, said)
                     elif self._residents.get(pod.metadata.uid) is None:
@@ -131,12 +134,12 @@ class Surroundings:
         if self._assumed.pop(pod.metadata.uid, None) is not None:
             self._leave(pod.metadata.uid)
 
-    def _judges(self, pod: Pod) -> list[Judge]:
+    def _judges(self, pod: Pod, filters: Sequence[Filter]) -> list[Judge]:
         found = [
             self._port_judge(pod),
             neighbour_judge(pod, self._residents, self._namespaces, self._label_of, self._release),
             spread_judge(pod, self._residents, lambda constraint, keys: self._counting(pod, constraint, keys)),
-            *(one(pod) for one in self.filters),
+            *(one(pod) for one in filters),
         ]
         return [judge for judge in found if judge is not None]
 

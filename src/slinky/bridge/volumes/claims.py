@@ -41,8 +41,10 @@ class Judgement:
         for name in self._names:
             claim = stock.claim(Key(pod.metadata.namespace, name))
             self.waits = self.waits or claim_waits(pod, name, claim, stock)
-            if claim is not None:
-                (self._bound if claim.is_bound else self._delayed).append(claim)
+            if claim is not None and claim.is_bound:
+                self._bound.append(claim)
+            elif claim is not None and not stock.is_on_its_way(claim):  # else it will be bound in a moment: then its volume decides
+                self._delayed.append(claim)
         self._candidates: dict[Key, Candidates] = {}
         if not self.waits:
             self._candidates = {claim.key: Candidates(claim, stock.volumes_of(claim.class_name)) for claim in self._delayed}

@@ -45,6 +45,7 @@ class Stock:
         self.released: Callable[[Key], None] = lambda _: None
         self._selected: dict[Key, str] = {}
         self._given: dict[str, PersistentVolumeClaim] = {}
+        self._receiving: set[Key] = set()
         self._coming: dict[str, tuple[Pod, str]] = {}  # UID → pod that is being bound, and its node
         caches.volumes.add_index("class", lambda volume: [volume.class_name])
         caches.capacities.add_index("class", lambda capacity: [capacity.storage_class_name])
@@ -106,6 +107,10 @@ class Stock:
         coming = {uid: pod for uid, (pod, place) in self._coming.items() if place == node}
         return list((coming | there).values())
 
+    def is_on_its_way(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether we have begun to bind it, for whichever pod."""
+        return claim.key in self._selected or claim.key in self._receiving
+
     # What we have decided
 
     def select(self, claim: Key, node: str) -> None:
@@ -113,6 +118,7 @@ class Stock:
 
     def give(self, volume: str, claim: PersistentVolumeClaim) -> None:
         self._given[volume] = claim
+        self._receiving.add(claim.key)
 
     def expect(self, pod: Pod, node: str) -> None:
         self._coming[pod.metadata.uid] = (pod, node)
@@ -121,7 +127,8 @@ class Stock:
         self._selected.pop(claim, None)
 
     def take_back(self, volume: str) -> None:
-        self._given.pop(volume, None)
+        if claim := self._given.pop(volume, None):
+            self._receiving.discard(claim.key)
 
     def expect_no_more(self, pod: Pod) -> None:
         if self._coming.pop(pod.metadata.uid, None):
@@ -131,6 +138,7 @@ class Stock:
         """Of an earlier time of leading."""
         self._selected.clear()
         self._given.clear()
+        self._receiving.clear()
         self._coming.clear()
 
     def _with_claim(self, volume: PersistentVolume) -> PersistentVolume:

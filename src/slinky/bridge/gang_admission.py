@@ -1,0 +1,62 @@
+"""What the members of a gang ask of one another, judged when the object that makes them is applied. Pure.
+
+Comes in: a Job, JobSet or LeaderWorkerSet as it was sent, and which labels Slurm has as features. Goes out: why Slurm could not be told, or nothing. What must stay true: a gang that could be placed is never refused here; one that is not seen to be
+impossible before its controllers and webhooks have had their say about its pods is parked later.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from slinky.bridge.eligibility import within_gang
+from slinky.bridge.eligibility.gang import HOSTNAME
+from slinky.bridge.keys import GANG
+from slinky.kube import Pod
+
+__all__ = ["UNMAPPED", "gang_problems"]
+
+UNMAPPED = "the pods of this gang are to be on nodes of one {label}, which Slurm can be told only where that label is a feature: map it with nodes.featureLabels"
+
+
+def gang_problems(root: Mapping[str, Any], mapped: Mapping[str, str]) -> list[str]:
+    found = []
+    for place, template in _templates_of_gangs(root):
+        try:
+            pod = msgspec.convert({"metadata": template.get("metadata") or {}, "spec": template.get("spec") or {}}, Pod)
+        except msgspec.ValidationError:
+            continue  # the API server says so itself
+        rules = within_gang([_numbered(pod, "0"), _numbered(pod, "1")])
+        label = rules.same_domain if rules.same_domain != HOSTNAME else None
+        if why := rules.refusal or (UNMAPPED.format(label=label) if label and label not in mapped else ""):
+            found.append(f"{place}: {why}")
+    return found
+
+
+def _numbered(pod: Pod, uid: str) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
+
+
+def _templates_of_gangs(root: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Place and pod template of those that are made several times within one gang."""
+    spec = root.get("spec") or {}
+    said = str(((root.get("metadata") or {}).get("annotations") or {}).get(GANG, "")).strip().lower()
+    if template := spec.get("template"):
+        if said == "true" and _count(spec) > 1:
+            yield "spec.template", template
+        return
+    if said == "false":
+        return
+    for index, each in enumerate(spec.get("replicatedJobs") or ()):
+        job = (each.get("template") or {}).get("spec") or {}
+        if _count(job) * (1 if each.get("replicas") is None else each["replicas"]) > 1:
+            yield f"spec.replicatedJobs[{index}].template.spec.template", job.get("template") or {}
+    group = spec.get("leaderWorkerTemplate") or {}
+    if (group.get("size") or 1) > 2 or ((group.get("size") or 1) > 1 and not group.get("leaderTemplate")):
+        yield "spec.leaderWorkerTemplate.workerTemplate", group.get("workerTemplate") or {}
+
+
+def _count(job: Mapping[str, Any]) -> int:
+    parallelism = 1 if job.get("parallelism") is None else int(job["parallelism"])
+    completions = job.get("completions")
+    return parallelism if completions is None else min(parallelism, int(completions))

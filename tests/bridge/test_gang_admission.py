@@ -1,0 +1,70 @@
+"""Gangs whose members ask of one another what Slurm cannot be told: refused when the object is applied."""
+
+from typing import Any
+
+import pytest
+
+from slinky.bridge.admission import admit_root
+from slinky.bridge.keys import GANG
+from slinky.bridge.settings import NodeSettings, Settings
+
+ZONE = "topology.kubernetes.io/zone"
+SETTINGS = Settings(managed_namespaces=["ns"])
+MAPPED = Settings(managed_namespaces=["ns"], nodes=NodeSettings(feature_labels={ZONE: "zone"}))
+
+
+def template(key: str, kind: str = "podAntiAffinity") -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": key}
+    affinity = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}], "affinity": affinity}}
+
+
+def job(pods: dict[str, Any], gang: str = "true", parallelism: int = 4) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "j", "namespace": "ns", "annotations": {GANG: gang}},
+        "spec": {"parallelism": parallelism, "template": pods},
+    }
+
+
+def jobset(pods: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    replicated = [{"name": "w", "replicas": 2, "template": {"spec": {"template": pods}}}]
+    return {"metadata": {"name": "s", "namespace": "ns", "annotations": annotations}, "spec": {"replicatedJobs": replicated}}
+
+
+def lws(pods: dict[str, Any], size: int = 4) -> dict[str, Any]:
+    return {"metadata": {"name": "l", "namespace": "ns"}, "spec": {"leaderWorkerTemplate": {"size": size, "workerTemplate": pods}}}
+
+
+@pytest.mark.parametrize(
+    ("root", "place"),
+    [
+        (job(template(ZONE)), "spec.template: "),
+        (jobset(template(ZONE)), "spec.replicatedJobs[0].template.spec.template: "),
+        (lws(template(ZONE)), "spec.leaderWorkerTemplate.workerTemplate: "),
+    ],
+)
+def test_members_that_are_to_be_kept_apart_by_zone_are_refused(root: dict[str, Any], place: str) -> None:
+    refusal = admit_root(root, SETTINGS).refusal
+    assert refusal.startswith(place)
+    assert f"kept apart by {ZONE}, which Slurm cannot be told" in refusal
+    assert not admit_root(root, SETTINGS, before=root).refusal
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        job(template("kubernetes.io/hostname")),
+        job(template(ZONE), gang="false"),
+        job(template(ZONE), parallelism=1),
+        jobset(template(ZONE), **{GANG: "false"}),
+        lws(template(ZONE), size=1),
+    ],
+)
+def test_what_can_be_told_or_is_no_gang_is_not_refused(root: dict[str, Any]) -> None:
+    assert not admit_root(root, SETTINGS).refusal
+
+
+def test_members_that_are_to_be_together_need_the_label_as_a_feature() -> None:
+    root = job(template(ZONE, "podAffinity"))
+    assert "map it with nodes.featureLabels" in admit_root(root, SETTINGS).refusal
+    assert not admit_root(root, MAPPED).refusal
