@@ -98,6 +98,9 @@ async def _shown(sandbox: Sandbox, job_id: int) -> dict[str, str]:
     text = await sandbox.link.run("head", "scontrol", "-o", "show", "job", str(job_id))
     found = re.findall(r"(?:^| )([A-Z][\w/:]*)=(.*?)(?= [A-Z][\w/:]*=|$)", text.strip())
     shown = {key: value for key, value in found if key not in OF_THE_MOMENT}
+    if shown.get("NtasksPerN:B:S:C", "0").split(":")[0] != "0":  # sbatch reckons the nodes from that by itself
+        shown["ReqTRES"] = re.sub(r",node=\d+", "", shown["ReqTRES"])
+        shown.pop("NumNodes")
     if words := [
         word for word in shown.pop("TresPerTask", "").split(",") if word and not word.startswith("cpu=")
     ]:  # sbatch says CPUs there too

@@ -26,7 +26,10 @@ def of_job_set(jobs: Document) -> Iterator[Document]:
             labels = {JOBSET + key: value for key, value in said.items()}
             template = role["template"]
             notes = labels | _exclusive_jobs(jobs, template)
-            made = {"metadata": added(template.get("metadata", {}), labels, notes), "spec": dict(template["spec"])}
+            made = {
+                "metadata": added(template.get("metadata", {}), labels, notes),
+                "spec": {"completionMode": "Indexed", **template["spec"]},
+            }
             pods = made["spec"]["template"]
             made["spec"]["template"] = pods | {"metadata": added(pods.get("metadata", {}), labels, notes)}
             job = child(jobs, "batch/v1", "Job", f"{name}-{role['name']}-{index}", made)

@@ -5,7 +5,6 @@ What must stay true: nothing is written to Kubernetes but the report (and the Le
 """
 
 import asyncio
-import datetime as dt
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +18,9 @@ from slinky.bridge.shadow_cluster import ShadowCluster
 from slinky.bridge.shadow_metrics import ShadowMetrics
 from slinky.bridge.shadow_record import MOST_CASES, ShadowRecord
 from slinky.bridge.shadow_store import recall_report, write_report
-from slinky.bridge.standing import Standing, standing_of
+from slinky.bridge.standing import Standing
 from slinky.bridge.submission import Submission
-from slinky.bridge.telling import Standings, Teller
+from slinky.bridge.telling import Teller
 from slinky.bridge.translate import Site
 from slinky.bridge.views import job_id_of
 from slinky.bridge.whereabouts import Whereabouts
@@ -148,7 +147,6 @@ class ShadowTeller(Teller):
         super().__init__(None, slurm, None, StatusSettings(), may_act)  # type: ignore[arg-type]
         self._shadow = shadow
         self._seconds = seconds
-        self.standings: Standings = lambda _: []
 
     def look(self, key: WorkloadKey, now: Snapshot, pods: Sequence[Pod]) -> None:
         self._shadow.record.looked(key, now, pods)
@@ -182,10 +180,10 @@ class ShadowTeller(Teller):
         """Why those that wait longest do."""
         found: dict[WorkloadKey, str] = {}
         for key, _ in [*self._shadow.record.live("waiting"), *self._shadow.record.live("gathering")][:MOST_CASES]:
-            said = self.standings(key)[1]
+            said = next((said for _, said in self.standings(key)), None)
             if isinstance(said, int):
                 try:
-                    said = standing_of(await self._slurm.jobs.get(said), dt.datetime.now(dt.UTC))
+                    said = await self._asked(said)
                 except SlurmError:
                     continue
             if isinstance(said, Standing):
