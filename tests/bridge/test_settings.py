@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from slinky.bridge.settings import Settings, SettingsError, load_settings
+from slinky.bridge.settings import Settings, SettingsError
+from slinky.bridge.settings_file import load_settings
 
 ORIGINAL = """\
 schedulerName: slurm-bridge-scheduler
@@ -50,6 +51,8 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
         ("partition: ''", "partition is empty"),
         ("admission: {certificateFile: x}", "admission.certificateFile and admission.keyFile go together"),
         ("admission: {url: 'http://x'}", "admission.url is 'http://x'; the API server calls https only"),
+        ("nodes: {featureLabels: {zone: 'a|b'}}", "nodes.featureLabels.zone is 'a|b'; it must be what a feature"),
+        ("nodes: {featureLabels: {a: z, b: z}}", "nodes.featureLabels.a is 'z', and so is another's"),
         ("gres: {cpu: gpu}", "gres.cpu: Slurm counts cpu by itself"),
         ("gres: {x/y: 'gpu:8'}", "gres.x/y is 'gpu:8'; it must be a GRES as Slurm names it"),
         ("gres: {x/y: 'gpu:a:b'}", "gres.x/y is 'gpu:a:b'"),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from slinky.bridge.settings import load_settings
+from slinky.bridge.settings_file import load_settings
 from slinky.bridge.settings_reference import EXAMPLE, reference
 from tests.conftest import CHECKOUT
 

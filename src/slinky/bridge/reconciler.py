@@ -10,11 +10,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from slinky.bridge.acts import Acts
 from slinky.bridge.annotations import UNREADABLE, AnnotationError
 from slinky.bridge.binding import Binder
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.hetjobs import components_for
 from slinky.bridge.jobs import Jobs
+from slinky.bridge.looks import INCOMPLETE_SECONDS, is_broken, next_moment, phase_of, views_of
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
@@ -22,11 +24,11 @@ from slinky.bridge.placement import Placement
 from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, SetApart, Snapshot, Submit, outcomes, plan
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.settings import GangSettings
-from slinky.bridge.submitting import LABEL_SECONDS, Submitter, all_of
+from slinky.bridge.submitting import Submitter, all_of
 from slinky.bridge.succession import NOTHING_MORE, Succession, without
 from slinky.bridge.telling import Teller
-from slinky.bridge.views import exit_codes, job_id_of, needs_job, pod_view
-from slinky.bridge.volumes.patience import is_to_be_told, next_look, wait_for, wait_no_more
+from slinky.bridge.views import needs_job
+from slinky.bridge.volumes.patience import is_to_be_told, wait_for, wait_no_more
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, rank_of, workload_of
 from slinky.kube import Backoff, Pod, WorkQueue
@@ -35,9 +37,6 @@ __all__ = ["Groups", "Reconciler"]
 
 log = logging.getLogger(__name__)
 
-INCOMPLETE_SECONDS = 30.0
-MISSING_SECONDS = 1.0  # between two questions after a job that Slurm does not know
-OBSTACLE_SECONDS = 30.0  # between two looks at a node that has no room yet, where nothing tells
 BACKOFF = Backoff(first=0.05, most=30.0)  # short, so that an outage of either side does not outlast itself by much
 STARTED = 1  # priority of a workload whose job has changed, over those that are to be submitted
 
@@ -70,6 +69,7 @@ class Reconciler:
         self._jobs = jobs
         self._poller = poller
         self._submitter = submitter
+        self._acts = Acts(executor, submitter, poller, metrics)
         self.binder = binder(self._hurry)
         self._window = window
         self._teller = teller
@@ -128,8 +128,8 @@ class Reconciler:
         if known.submitting:
             return  # it is looked at again when that is done
         pods = self._pods(key)
-        await self._check_labels(pods, known)
-        views = _views(pods, known)
+        await self._acts.check_labels(pods, known)
+        views = views_of(pods, known)
         workload = self._workload(key, pods, known)
         job = await self._job(key, views, known)
         if not pods and not known.unsettled and (job is None or job.state in ("over", "lost")):
@@ -152,7 +152,7 @@ class Reconciler:
         elif not any(isinstance(action, Submit) for action in actions):
             self._add(self._window.leave(key))
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
-        self._metrics.now(known, _phase(now, self._window.is_waiting(key)), len(pods))
+        self._metrics.now(known, phase_of(now, self._window.is_waiting(key)), len(pods))
         self._teller.look(key, msgspec.structs.replace(now, pods=everyone) if strangers else now, pods)
         self.checkpoint(key, workload, job.job_id if job is not None and job.state == "running" else 0)
         if is_to_be_told(known, asyncio.get_running_loop().time()):
@@ -175,7 +175,7 @@ class Reconciler:
             return
         pods = self._pods(key)
         workload = self._workload(key, pods, known)
-        now = self._snapshot(key, pods, _views(pods, known), workload, None, known)
+        now = self._snapshot(key, pods, views_of(pods, known), workload, None, known)
         if workload is None or not any(isinstance(action, Submit) for action in plan(now)):
             self.queue.add(key)
             return
@@ -214,7 +214,7 @@ class Reconciler:
                 case EndJob(job_id, exit_code, why):
                     await all_of(acts)
                     acts = []
-                    await self._end(job_id, exit_code, why, now, known)
+                    await self._acts.end(job_id, exit_code, why, now, known)
                     self.queue.add(key)
                 case Label(uid, job_id):
                     acts.append(self._submitter.label([pods[uid]], job_id, known))
@@ -223,9 +223,9 @@ class Reconciler:
                     self._teller.evicted(pods[uid], why)
                     acts.append(self._executor.evict(pods[uid], why))
                 case SetApart(uid):
-                    acts.append(self._set_apart(pods[uid], known))
+                    acts.append(self._acts.set_apart(pods[uid], known))
                 case Release(uid):
-                    acts.append(self._release(pods[uid], known))
+                    acts.append(self._acts.release(pods[uid], known))
                 case Bind(placement):
                     bindings.append(placement)
         await all_of(acts)
@@ -236,37 +236,6 @@ class Reconciler:
             began = any(pod.state == "bound" for pod in now.pods)
             if refused and not began and await self._submitter.reject(key, known, refused, list(pods.values())):
                 self._hurry(key)
-
-    async def _end(self, job_id: int, exit_code: int | None, why: str, now: Snapshot, known: Known) -> None:
-        known.ending_since = known.ending_since or asyncio.get_running_loop().time()
-        running = now.job is not None and now.job.state == "running"
-        components = exit_codes(now.pods, known.submission, now.outcomes) if known.submission else {}
-        await self._executor.end_job(job_id, exit_code, why, running=running, components=components)
-        known.over, known.why = True, f"Slurm job {job_id} was ended: {why}"
-        self._metrics.ended(known)
-        self._poller.forget(known.job_ids)
-        self._poller.look_soon()
-
-    async def _release(self, pod: Pod, known: Known) -> None:
-        if await self._executor.release(pod):
-            known.written.released.add(pod.metadata.uid)
-
-    async def _set_apart(self, pod: Pod, known: Known) -> None:
-        log.info("pod %s came too late for Slurm job %d of its group: it is scheduled by itself", pod.key, known.job_id)
-        await self._executor.set_apart(pod)
-        known.written.apart.add(pod.metadata.uid)
-
-    async def _check_labels(self, pods: Sequence[Pod], known: Known) -> None:
-        """Pods that we bound and that have no label now: an API server that does not take labels with a Binding. From now on they go before it."""
-        written = known.written
-        bare = [pod for pod in pods if pod.spec.node_name and pod.metadata.uid in written.labels and not job_id_of(pod)]
-        if bare and known.job_id:
-            if self._executor.labels_go_along:
-                log.warning(
-                    "the API server does not take labels with a Binding: they are written before it from now on, which costs a write a pod"
-                )
-            self._executor.labels_go_along = False
-            await self._submitter.label(bare, known.job_id, known)
 
     # What is known
 
@@ -331,7 +300,7 @@ class Reconciler:
             submit_unknown=known.unsettled is not None,
             parked=known.parked_until > now,
             gated=workload is None or any(pod.spec.scheduling_gates for pod in pods) or self._is_held(workload.key, pods, job, known),
-            broken=_is_broken(views, size, job, known, now, self.succession.seconds if prospects.awaited else INCOMPLETE_SECONDS),
+            broken=is_broken(views, size, job, known, now, self.succession.seconds if prospects.awaited else INCOMPLETE_SECONDS),
             awaited=prospects.awaited and awaits and self.succession.is_kept(views, known, now),
             completed=prospects.completed,
             elastic=prospects.elastic and known.submission is not None,
@@ -351,23 +320,9 @@ class Reconciler:
         return bool(why)
 
     def _look_again(self, key: WorkloadKey, known: Known) -> None:
-        """When nothing but time can change what is to be done."""
         now = asyncio.get_running_loop().time()
-        moments = [
-            known.parked_until if known.parked_until > now else 0.0,
-            *(
-                since + each
-                for each in (INCOMPLETE_SECONDS, self.succession.seconds)
-                if (since := known.incomplete_since) and since + each > now
-            ),
-            known.vacant_since + self.succession.seconds if known.vacant_since and known.job_id else 0.0,
-            now + MISSING_SECONDS if known.missing_since and not known.lost else 0.0,
-            now + OBSTACLE_SECONDS if known.obstacle else 0.0,
-            known.submitted_at + LABEL_SECONDS if known.unwritten else 0.0,
-            next_look(known),
-        ]
-        if due := [moment for moment in moments if moment > now]:  # what was due was just looked at
-            self.queue.add_after(key, max(min(due) - now, 0.0) + 0.05)
+        if moment := next_moment(known, now, self.succession.seconds):
+            self.queue.add_after(key, moment - now + 0.05)
 
     def _drop_job(self, known: Known) -> None:
         self._poller.forget(known.job_ids)
@@ -387,34 +342,3 @@ class Reconciler:
         """Whose turn it is in the window: before those who would only be told to wait, be they 100,000 of one namespace."""
         for key in keys:
             self._hurry(key)
-
-
-def _views(pods: Sequence[Pod], known: Known) -> list[PodView]:
-    views = [known.written.over(pod_view(pod)) for pod in pods]
-    known.written.keep_only({view.uid for view in views})
-    return views
-
-
-def _is_broken(pods: Sequence[PodView], size: int, job: JobView | None, known: Known, now: float, seconds: float) -> bool:
-    """Members of a gang that has a job and has not begun are missing, and have been for a while."""
-    waiting = [pod for pod in pods if pod.state == "waiting" and not pod.deleting]
-    if job is None or len(waiting) >= min(size, job.tasks) or any(pod.state != "waiting" and pod.job_id == job.job_id for pod in pods):
-        known.incomplete_since = 0.0
-        return False
-    known.incomplete_since = known.incomplete_since or now
-    return now - known.incomplete_since >= seconds
-
-
-def _phase(now: Snapshot, in_window: bool) -> str:
-    """For the metric: where a workload stands."""
-    if now.pods and all(pod.state == "over" for pod in now.pods):
-        return "over"
-    if now.job is None:
-        if now.parked:
-            return "parked"
-        if in_window:
-            return "window"
-        return "gated" if now.gated else "gathering"
-    if now.job.state == "running":
-        return "running" if all(pod.state != "waiting" for pod in now.pods) else "starting"
-    return now.job.state

@@ -3,15 +3,12 @@
 Every option's help stands where the option is defined; the reference in the docs is made from it. A key that is not known is refused by its name: a typing mistake must not become a default.
 """
 
-import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
-import yaml
 
-from slinky.bridge.policy_settings import PolicySettings, PriorityClass, mistakes
+from slinky.bridge.policy_settings import PolicySettings, PriorityClass
 from slinky.bridge.sections import Help, Section
 from slinky.kube.objects import LabelSelector
 
@@ -27,12 +24,8 @@ __all__ = [
     "StatusSettings",
     "VolumeSettings",
     "Windows",
-    "load_settings",
     "matches",
 ]
-
-
-_GRES = re.compile(r"[A-Za-z][\w.-]*(:(?!\d+$)[\w.-]+)?")  # a type of digits only would be read as a number of them
 
 
 class SettingsError(Exception):
@@ -243,77 +236,6 @@ class Settings(_Section, frozen=True):
         if self.managed_namespace_selector is not None:
             return matches(self.managed_namespace_selector, labels)
         return namespace in self.managed_namespaces
-
-
-def load_settings(path: Path) -> Settings:
-    """Raises SettingsError."""
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        said: Any = yaml.safe_load(text)
-        settings = msgspec.convert(said or {}, Settings)
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path} is not YAML: {error}") from error
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"{path}: {_in_words(str(error))}") from error
-    return _checked(settings, path)
-
-
-def _checked(settings: Settings, path: Path) -> Settings:
-    for name, value in {
-        "schedulerName": settings.scheduler_name,
-        "slurmRestApi": settings.slurm_rest_api,
-        "partition": settings.partition,
-    }.items():
-        if not value.strip():
-            raise SettingsError(f"{path}: {name} is empty; it must say which")
-    if settings.scheduler_name == "default-scheduler":
-        raise SettingsError(
-            f"{path}: schedulerName is Kubernetes' own default-scheduler; choose a name of the bridge's own, such as slurm-bridge-scheduler"
-        )
-    for name, number in {"defaultCpus": settings.default_cpus, "defaultMemoryMib": settings.default_memory_mib}.items():
-        if number < 1:
-            raise SettingsError(f"{path}: {name} is {number}; it must be 1 or more, as none means all to Slurm")
-    if settings.windows.namespace < 1 or settings.windows.total < 1:
-        raise SettingsError(f"{path}: windows.namespace and windows.total must be 1 or more, or nothing would ever be submitted")
-    if settings.gangs.replacement_seconds < 0:
-        raise SettingsError(
-            f"{path}: gangs.replacementSeconds is {settings.gangs.replacement_seconds:g}; it must be 0 (give back at once) or more"
-        )
-    for resource, gres in settings.gres.items():
-        if resource in ("cpu", "memory"):
-            raise SettingsError(f"{path}: gres.{resource}: Slurm counts {resource} by itself; only other resources can stand for a GRES")
-        if not _GRES.fullmatch(gres):
-            raise SettingsError(
-                f"{path}: gres.{resource} is {gres!r}; it must be a GRES as Slurm names it, such as gpu, gpu:h100 or mig:1g.10gb"
-            )
-        if gres.partition(":")[0] in ("shard", "mps"):
-            raise SettingsError(
-                f"{path}: gres.{resource} is {gres!r}: on nodes made at run time Slurm's own shard and mps cannot be used any more once slurmctld was restarted; give shared devices a GRES name of their own"
-            )
-    if wrong := next(mistakes(settings.policy, settings.priority_classes), None):
-        raise SettingsError(f"{path}: {wrong}")
-    if settings.volumes.bind_seconds <= 0:
-        raise SettingsError(
-            f"{path}: volumes.bindSeconds is {settings.volumes.bind_seconds:g}; it must be more than 0, or no volume could ever be bound"
-        )
-    ours = settings.admission
-    if bool(ours.certificate_file) != bool(ours.key_file):
-        raise SettingsError(f"{path}: admission.certificateFile and admission.keyFile go together; give both, or none to have one made")
-    if ours.url and not ours.url.startswith("https://"):
-        raise SettingsError(f"{path}: admission.url is {ours.url!r}; the API server calls https only: https://HOST:PORT")
-    return settings
-
-
-def _in_words(error: str) -> str:
-    """msgspec's message, with the path of the key first."""
-    problem, _, place = error.partition(" - at `$")
-    where = place.rstrip("`").lstrip(".")
-    if problem.startswith("Object contains unknown field"):
-        return f"{where + '.' if where else ''}{problem.split('`')[1]} is not a setting (docs/bridge-configuration.md lists them)"
-    return f"{where}: {problem}" if where else problem
 
 
 def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

@@ -14,7 +14,8 @@ from typing import Any
 import click
 import msgspec
 
-from slinky.bridge.settings import Settings, load_settings
+from slinky.bridge.settings import Settings
+from slinky.bridge.settings_file import load_settings
 from slinky.kube import Access, ConfigurationError, from_kubeconfig, in_cluster, load_access
 
 __all__ = ["Site", "logging_options", "run_until_told_to_end", "service_options", "set_up_logging", "site_options"]

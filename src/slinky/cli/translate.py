@@ -16,7 +16,8 @@ from slinky.bridge.expansion_parts import Document
 from slinky.bridge.policy_settings import UNLIMITED
 from slinky.bridge.preview import Previews, preview
 from slinky.bridge.preview_words import Preview
-from slinky.bridge.settings import Settings, SettingsError, load_settings
+from slinky.bridge.settings import Settings, SettingsError
+from slinky.bridge.settings_file import load_settings
 
 __all__ = ["translate"]
 

@@ -1,0 +1,60 @@
+"""What is done about a workload besides binding it and submitting it, and what is remembered of that, so that nothing is done twice before the watch shows it.
+
+Comes in: a pod or a job, and what is known of its workload. Goes out: the act, through the executor. What must stay true: what failed is not remembered as done.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from slinky.bridge.executor import Executor
+from slinky.bridge.memory import Known
+from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.plan import Snapshot
+from slinky.bridge.poller import JobPoller
+from slinky.bridge.submitting import Submitter
+from slinky.bridge.views import exit_codes, job_id_of
+from slinky.kube import Pod
+
+__all__ = ["Acts"]
+
+log = logging.getLogger(__name__)
+
+
+class Acts:
+    def __init__(self, executor: Executor, submitter: Submitter, poller: JobPoller, metrics: BridgeMetrics) -> None:
+        self._executor = executor
+        self._submitter = submitter
+        self._poller = poller
+        self._metrics = metrics
+
+    async def end(self, job_id: int, exit_code: int | None, why: str, now: Snapshot, known: Known) -> None:
+        known.ending_since = known.ending_since or asyncio.get_running_loop().time()
+        running = now.job is not None and now.job.state == "running"
+        components = exit_codes(now.pods, known.submission, now.outcomes) if known.submission else {}
+        await self._executor.end_job(job_id, exit_code, why, running=running, components=components)
+        known.over, known.why = True, f"Slurm job {job_id} was ended: {why}"
+        self._metrics.ended(known)
+        self._poller.forget(known.job_ids)
+        self._poller.look_soon()
+
+    async def release(self, pod: Pod, known: Known) -> None:
+        if await self._executor.release(pod):
+            known.written.released.add(pod.metadata.uid)
+
+    async def set_apart(self, pod: Pod, known: Known) -> None:
+        log.info("pod %s came too late for Slurm job %d of its group: it is scheduled by itself", pod.key, known.job_id)
+        await self._executor.set_apart(pod)
+        known.written.apart.add(pod.metadata.uid)
+
+    async def check_labels(self, pods: Sequence[Pod], known: Known) -> None:
+        """Pods that we bound and that have no label now: an API server that does not take labels with a Binding. From now on they go before it."""
+        written = known.written
+        bare = [pod for pod in pods if pod.spec.node_name and pod.metadata.uid in written.labels and not job_id_of(pod)]
+        if bare and known.job_id:
+            if self._executor.labels_go_along:
+                log.warning(
+                    "the API server does not take labels with a Binding: they are written before it from now on, which costs a write a pod"
+                )
+            self._executor.labels_go_along = False
+            await self._submitter.label(bare, known.job_id, known)

@@ -1,0 +1,97 @@
+"""The bridge's configuration file, read and checked.
+
+Comes in: a YAML file. Goes out: `Settings`, or a `SettingsError` that names the file, the key and what would be right. What must stay true: a file that is let pass can be worked with: what would fail later, at a pod or at a node, is said here.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from slinky.bridge.policy_settings import mistakes
+from slinky.bridge.settings import AdmissionSettings, Settings, SettingsError
+
+__all__ = ["load_settings"]
+
+_GRES = re.compile(r"[A-Za-z][\w.-]*(:(?!\d+$)[\w.-]+)?")  # a type of digits only would be read as a number of them
+_PREFIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/+-]*")
+
+
+def load_settings(path: Path) -> Settings:
+    """Raises SettingsError."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        said: Any = yaml.safe_load(text)
+        settings = msgspec.convert(said or {}, Settings)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path} is not YAML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path}: {_in_words(str(error))}") from error
+    if wrong := next(_wrong(settings), None):
+        raise SettingsError(f"{path}: {wrong}")
+    return settings
+
+
+def _wrong(settings: Settings) -> Iterator[str]:
+    for name, value in {
+        "schedulerName": settings.scheduler_name,
+        "slurmRestApi": settings.slurm_rest_api,
+        "partition": settings.partition,
+    }.items():
+        if not value.strip():
+            yield f"{name} is empty; it must say which"
+    if settings.scheduler_name == "default-scheduler":
+        yield "schedulerName is Kubernetes' own default-scheduler; choose a name of the bridge's own, such as slurm-bridge-scheduler"
+    for name, number in {"defaultCpus": settings.default_cpus, "defaultMemoryMib": settings.default_memory_mib}.items():
+        if number < 1:
+            yield f"{name} is {number}; it must be 1 or more, as none means all to Slurm"
+    if settings.windows.namespace < 1 or settings.windows.total < 1:
+        yield "windows.namespace and windows.total must be 1 or more, or nothing would ever be submitted"
+    if settings.gangs.replacement_seconds < 0:
+        yield f"gangs.replacementSeconds is {settings.gangs.replacement_seconds:g}; it must be 0 (give back at once) or more"
+    yield from _wrong_names(settings)
+    yield from mistakes(settings.policy, settings.priority_classes)
+    if settings.volumes.bind_seconds <= 0:
+        yield f"volumes.bindSeconds is {settings.volumes.bind_seconds:g}; it must be more than 0, or no volume could ever be bound"
+    yield from _wrong_admission(settings.admission)
+
+
+def _wrong_names(settings: Settings) -> Iterator[str]:
+    """Of what is called otherwise in Slurm."""
+    for resource, gres in settings.gres.items():
+        if resource in ("cpu", "memory"):
+            yield f"gres.{resource}: Slurm counts {resource} by itself; only other resources can stand for a GRES"
+        elif not _GRES.fullmatch(gres):
+            yield f"gres.{resource} is {gres!r}; it must be a GRES as Slurm names it, such as gpu, gpu:h100 or mig:1g.10gb"
+        elif gres.partition(":")[0] in ("shard", "mps"):
+            yield (
+                f"gres.{resource} is {gres!r}: on nodes made at run time Slurm's own shard and mps cannot be used any more once slurmctld was restarted; give shared devices a GRES name of their own"
+            )
+    prefixes = list(settings.nodes.feature_labels.values())
+    for label, prefix in settings.nodes.feature_labels.items():
+        if not _PREFIX.fullmatch(prefix):
+            yield f"nodes.featureLabels.{label} is {prefix!r}; it must be what a feature of Slurm's can begin with, such as zone"
+        elif prefixes.count(prefix) > 1:
+            yield f"nodes.featureLabels.{label} is {prefix!r}, and so is another's: their features could not be told apart"
+
+
+def _wrong_admission(ours: AdmissionSettings) -> Iterator[str]:
+    if bool(ours.certificate_file) != bool(ours.key_file):
+        yield "admission.certificateFile and admission.keyFile go together; give both, or none to have one made"
+    if ours.url and not ours.url.startswith("https://"):
+        yield f"admission.url is {ours.url!r}; the API server calls https only: https://HOST:PORT"
+
+
+def _in_words(error: str) -> str:
+    """msgspec's message, with the path of the key first."""
+    problem, _, place = error.partition(" - at `$")
+    where = place.rstrip("`").lstrip(".")
+    if problem.startswith("Object contains unknown field"):
+        return f"{where + '.' if where else ''}{problem.split('`')[1]} is not a setting (docs/bridge-configuration.md lists them)"
+    return f"{where}: {problem}" if where else problem
