@@ -5,6 +5,7 @@ import datetime as dt
 import json
 import os
 import platform
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -38,6 +39,8 @@ def main() -> None:
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(NAMES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there is {', '.join(NAMES)}")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started it in the background
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that its sandboxes go with it
     results = TRIED if chosen.quick else RESULTS
     if chosen.profile:
         print(f"written: {bridge.profile(chosen.quick, results, chosen.sandbox)}")

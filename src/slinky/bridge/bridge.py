@@ -7,61 +7,42 @@ Lease; at the end the Lease is given back.
 import asyncio
 import logging
 import os
-import re
 import socket
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
 
-import msgspec
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.checkpoint import Checkpoints, signals_counter
-from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.executor import Executor
-from slinky.bridge.foreign import shrunk
-from slinky.bridge.grants import Grants
 from slinky.bridge.group_status import GroupStatus
-from slinky.bridge.groups import PodGroups
-from slinky.bridge.judgement import KubernetesJudgement
 from slinky.bridge.keeping import says_other
 from slinky.bridge.leadership import Leadership
-from slinky.bridge.ledger import Ledger
-from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_controller import NodeController
-from slinky.bridge.policy import Policy
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
 from slinky.bridge.shadow import ReadingClient, Shadow, ShadowExecutor, ShadowTeller, shadow_cluster_name
-from slinky.bridge.shadow_cluster import ShadowCluster
 from slinky.bridge.shadow_metrics import ShadowMetrics
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.telling import Teller
 from slinky.bridge.translate import Site
 from slinky.bridge.volumes.acts import StorageActs
 from slinky.bridge.volumes.binder import VolumeBinder
-from slinky.bridge.volumes.live import Volumes
-from slinky.bridge.volumes.watching import StorageWatch
+from slinky.bridge.watches import Watches, release_of
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import (
-    JOBS,
     NAMESPACES,
-    NODES,
-    PODS,
     Access,
-    Cache,
     Client,
     EventRecorder,
     HealthServer,
-    KubeError,
     KubeMetrics,
     LeaderElector,
     Node,
-    Reflector,
 )
 from slinky.slurm import TLS, Credentials, JobCompletion, Observer, SlurmClient, TokenFile
 
@@ -108,7 +89,6 @@ class Bridge:
         self._lost = asyncio.Event()
         self._leadership: Leadership | None = None
         self._elector: LeaderElector | None = None
-        self._groups_known = False
 
     async def run(self) -> None:
         """Until cancelled; the Lease is given back then."""
@@ -149,47 +129,12 @@ class Bridge:
 
     async def _prepare(self, stack: AsyncExitStack, health: HealthServer, kube: Client, slurm: SlurmClient) -> "Lead":
         """Caches, warm; and what makes a leader's time of them."""
-        settings, name = self._settings, self._settings.scheduler_name
-        jobs, nodes, namespaces = Reflector(kube, JOBS), Reflector(kube, NODES), Reflector(kube, NAMESPACES)
-        reflectors: dict[str, Reflector[Any]] = {"jobs": jobs, "nodes": nodes, "namespaces": namespaces}
-        played: ShadowCluster | None = None
-        if settings.shadow:  # all pods in one watch, as whose they would be is not written on them
-            own = Reflector(kube, PODS)
-            played = ShadowCluster(own.cache, namespaces.cache, settings, shrunk)
-            pods, others = played.pods, played.others
-        else:
-            own = Reflector(kube, PODS, fields=f"spec.schedulerName={name}")
-            foreign = Reflector(kube, PODS, fields=f"spec.schedulerName!={name},spec.nodeName!=", transform=shrunk)
-            reflectors["other pods"] = foreign
-            pods, others = own.cache, foreign.cache
-        groups = PodGroups(
-            kube,
-            lambda group: membership.group_changed(group),
-            jobs=jobs.cache,
-            members=lambda key: membership.pods(key),
-            look=self._touched,
+        settings = self._settings
+        watches = Watches(
+            kube, settings, await release_of(kube), self._kube_metrics, touched=self._touched, namespace_changed=self._namespace_changed
         )
-        membership = Membership(pods, jobs.cache, self._touched, groups.get, groups.part)
-        grants = Grants(Policy(settings), namespaces.cache, self._namespace_changed)
-        ledger = Ledger([pods], nodes.cache, foreign=[others], mapped=settings.gres)
-        surroundings = Surroundings([pods, others], nodes.cache, namespaces.cache, release=await self._release(kube))
-        storage = StorageWatch(kube, self._kube_metrics.follow)
-        volumes = Volumes(storage.caches, (pods, others), self._touched, storage.trouble)
-        surroundings.filters.append(volumes.judge)
-        judgement = KubernetesJudgement(surroundings, ledger)
-        before_pods = list(reflectors.values())
-        reflectors["pods"] = own
-        for what, reflector in reflectors.items():
-            self._kube_metrics.follow(what, reflector)
-            health.ready(what, partial(_not_listed, reflector.cache))
-        health.ready("groups", lambda: None if self._groups_known else groups.describe())
-        for reflector in before_pods:
-            await _filled(stack, reflector)
-        await stack.enter_async_context(groups.running())
-        await groups.wait_synced()
-        self._groups_known = True
-        await stack.enter_async_context(storage.running(volumes.needed, volumes.learned))
-        await _filled(stack, own)  # last: what a pod is part of depends on the others
+        await watches.fill(stack, health)
+        played, nodes, pods, volumes = watches.played, watches.nodes.cache, watches.pods, watches.volumes
         cluster = settings.cluster or (await kube.get(NAMESPACES, "kube-system")).metadata.uid
         completion = await self._completion(stack)
         events: EventRecorder | None = None
@@ -209,40 +154,38 @@ class Bridge:
             teller = partial(ShadowTeller, shadow, slurm, settings.shadow_report_seconds, self._may_act)
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
 
-        nodes.cache.subscribe(lambda change: self._node_changed(change.old, change.new), replay=False)
+        nodes.subscribe(lambda change: self._node_changed(change.old, change.new), replay=False)
 
         def binder() -> VolumeBinder | None:
             if settings.shadow:  # claims are bound for the pods as they are
                 return None
-            return VolumeBinder(volumes, nodes.cache, StorageActs(kube, self._may_act), settings.volumes.bind_seconds)
+            return VolumeBinder(volumes, nodes, StorageActs(kube, self._may_act), settings.volumes.bind_seconds)
 
         def lead() -> Leadership:
             leadership = Leadership(
                 executor,
                 slurm,
-                membership,
-                groups.get,
-                ledger,
+                watches.membership,
+                watches.groups.get,
+                watches.ledger,
                 SlurmNodes(slurm),
-                judgement,
-                Window(settings.windows.namespace, settings.windows.total, grants.window),
+                watches.judgement,
+                Window(settings.windows.namespace, settings.windows.total, watches.grants.window),
                 teller(),
                 self._metrics,
                 lambda told: JobPoller(slurm, told, times),
-                grants.of,
+                watches.grants.of,
                 feature_labels=settings.nodes.feature_labels,
                 volumes=binder(),
                 gangs=settings.gangs,
             )
             if settings.gangs.write_status and played is None:
-                leadership.also(GroupStatus(kube, pods, groups, settings.status, self._may_act).run, "group status")
+                leadership.also(GroupStatus(kube, pods, watches.groups, settings.status, self._may_act).run, "group status")
             if settings.nodes.register:
-                controller = NodeController(
-                    nodes.cache, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry
-                )
+                controller = NodeController(nodes, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry)
                 leadership.also(controller.run, "nodes")
             volumes.changed = leadership.storage_changed
-            ledger.freed, ledger.taken = leadership.node_freed, leadership.node_taken
+            watches.ledger.freed, watches.ledger.taken = leadership.node_freed, leadership.node_taken
             if events is not None:
                 leadership.also_checkpoints(
                     Checkpoints(kube, slurm, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
@@ -283,12 +226,6 @@ class Bridge:
         if self._leadership and says_other(old, new):
             self._leadership.nodes_changed()
 
-    @staticmethod
-    async def _release(kube: Client) -> tuple[int, int]:
-        """Of Kubernetes: some of its rules have changed over time."""
-        version = msgspec.json.decode(await kube.raw("GET", "/version"), type=dict[str, Any])
-        return int(version["major"]), int(re.match(r"\d+", version["minor"])[0])  # type: ignore[index]
-
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:
             self._leadership.reconciler.queue.add(key)
@@ -311,17 +248,3 @@ class Bridge:
 
 
 Lead = Callable[[], Leadership]
-
-
-async def _filled(stack: AsyncExitStack, reflector: Reflector[Any]) -> None:
-    """Until its first list has arrived, however long the API server takes."""
-    cache = await stack.enter_async_context(reflector.running())
-    while not cache.is_synced:
-        try:
-            await cache.wait_synced()
-        except KubeError as error:
-            log.warning("waiting for Kubernetes: %s", error)
-
-
-def _not_listed(cache: Cache[Any]) -> str | None:
-    return None if cache.is_synced else "not listed yet"
