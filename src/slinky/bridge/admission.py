@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.annotations import AnnotationError, old_names, read_settings
-from slinky.bridge.gang_admission import gang_problems
+from slinky.bridge.gang_admission import gang_problems, size_problems
 from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK
 from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.settings import Settings
@@ -169,14 +169,13 @@ def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant) ->
     _, limit = _word(spec)
     own = _problems(_annotations(root), grant, time_limit=limit)
     found = list(own)
-    for place, template, more in _templates(spec):
-        if not is_ours(template, settings, managed=True):
-            continue
+    ours = [each for each in _templates(spec) if is_ours(each[1], settings, managed=True)]
+    for place, template, more in ours:
         name, deadline = _word(template.get("spec") or {})
         said = {**_annotations(root), **more, **_annotations(template)}
         news = [*_owned_keys(template), *_not_yet(template), *_problems(said, grant, name, deadline or limit)]
         found += [f"{place}: {problem}" for problem in news if problem not in own]
-    return [*found, *gang_problems(root, settings.nodes.feature_labels)]
+    return [*found, *(size_problems(root) if ours else ()), *gang_problems(root, settings.nodes.feature_labels)]
 
 
 def _templates(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, str]]]:

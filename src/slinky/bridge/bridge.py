@@ -167,7 +167,7 @@ class Bridge:
             lambda group: membership.group_changed(group),
             jobs=jobs.cache,
             members=lambda key: membership.pods(key),
-            look=self._touched,
+            look=self._look,
         )
         membership = Membership(pods, jobs.cache, self._touched, groups.get, groups.part)
         grants = Grants(Policy(settings), namespaces.cache, self._namespace_changed)
@@ -291,6 +291,11 @@ class Bridge:
 
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:
+            self._leadership.reconciler.queue.add(key)
+
+    def _look(self, key: WorkloadKey) -> None:
+        """Of the workloads that a set can have, only those are anything that something is known of; who has pods is touched by them."""
+        if self._leadership and key in self._leadership.reconciler.known:
             self._leadership.reconciler.queue.add(key)
 
     def _namespace_changed(self, name: str) -> None:
