@@ -14,7 +14,7 @@ from slinky.bridge.eligibility.gang import HOSTNAME
 from slinky.bridge.jobsets import JobSet
 from slinky.bridge.keys import GANG
 from slinky.bridge.leaderworkersets import LeaderWorkerSet
-from slinky.bridge.roots import too_many
+from slinky.bridge.roots import Root, too_many
 from slinky.kube import Pod
 
 __all__ = ["UNMAPPED", "gang_problems", "size_problems"]
@@ -39,7 +39,7 @@ def gang_problems(root: Mapping[str, Any], mapped: Mapping[str, str]) -> list[st
 def size_problems(root: Mapping[str, Any]) -> list[str]:
     """Of a JobSet or LeaderWorkerSet, which are known by what is in them."""
     spec = root.get("spec") or {}
-    kind = JobSet if "replicatedJobs" in spec else LeaderWorkerSet if "leaderWorkerTemplate" in spec else None
+    kind: type[Root] | None = JobSet if "replicatedJobs" in spec else LeaderWorkerSet if "leaderWorkerTemplate" in spec else None
     if kind is None:
         return []
     try:
