@@ -33,7 +33,17 @@ from slinky.bridge.workload import PodGroup, Workload, WorkloadKey
 from slinky.kube import Cache, Key, Meta, Node, Pod
 from slinky.kube import Job as KubeJob
 from slinky.kube.objects import Container, NodeStatus, OwnerReference, PodSpec, PodStatus, ResourceNeeds
-from slinky.slurm import Allocation, Job, JobDescription, JobStatus, NodeAllocation, NotFoundError, OutcomeUnknownError, UnavailableError
+from slinky.slurm import (
+    Allocation,
+    Job,
+    JobDescription,
+    JobStatus,
+    NodeAllocation,
+    NotFoundError,
+    OutcomeUnknownError,
+    SlurmError,
+    UnavailableError,
+)
 from tests.kube.virtual_time import run_in_virtual_time
 
 __all__ = ["GRANTS", "OWNER", "Silent", "World", "runs", "told"]
@@ -73,6 +83,8 @@ class World:
         self.takes_labels = True  # with a Binding
         self.slurm_nodes = ["n"]
         self.priorities: dict[int, int] = {}
+        self.given = ["n"]  # to each job
+        self.refuse_submit: SlurmError | None = None
         self.unfit: dict[str, str] = {}  # nodes that Kubernetes refuses, and why
         self.seen_unfit: dict[str, str] = {}  # those of them that are known when a job is submitted
         self.jobs = self.accounting = self
@@ -135,6 +147,8 @@ class World:
         self.tries += 1
         await asyncio.sleep(0.01)
         self.check()
+        if self.refuse_submit:
+            raise self.refuse_submit
         description = put_on_all([translate(workload, SITE)], whereabouts)[0]
         job_id = len(self.held) + 1
         tasks = {"set": True, "infinite": False, "number": description.tasks}
@@ -221,7 +235,7 @@ class World:
     def refusals(self, _: Pod) -> dict[str, str]:
         return self.seen_unfit
 
-    def is_short(self, _: Pod) -> bool:
+    def is_fleeting(self, _: Pod) -> bool:
         return False
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
@@ -257,7 +271,7 @@ class World:
         return [JobStatus(str(job_id), self.held[job_id].job_states) for job_id in job_ids if job_id in self.held]
 
     async def allocation(self, job_id: int) -> Allocation:
-        return Allocation(job_id, [NodeAllocation(node="n", memory=1 << 20)])
+        return Allocation(job_id, [NodeAllocation(node=node, memory=1 << 20) for node in self.given])
 
     # What happens
 

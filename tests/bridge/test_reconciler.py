@@ -13,6 +13,7 @@ from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Job as KubeJob
 from slinky.kube import Key, Meta
 from slinky.kube.objects import JobSpec
+from slinky.slurm import RefusedError
 from tests.bridge.both_sides import World, runs, told
 
 
@@ -231,7 +232,7 @@ def test_a_node_that_kubernetes_refuses_sends_the_workload_back_into_the_queue_w
     told(story)
 
 
-def test_a_workload_is_sent_back_a_limited_number_of_times_and_then_holds_what_it_has() -> None:
+def test_a_workload_is_sent_back_a_limited_number_of_times_and_then_parked() -> None:
     async def story(world: World) -> None:
         world.slurm_nodes = ["m", "n"]
         world.unfit = {"n": "node n has a taint"}
@@ -240,10 +241,91 @@ def test_a_workload_is_sent_back_a_limited_number_of_times_and_then_holds_what_i
             await world.until(partial(world.held.get, number))
             world.set_job(number, "RUNNING")
         known = world.loop.known[WorkloadKey("Pod", "ns", "a-uid")]
-        await world.until(lambda: known.job_id == MOST_REQUEUES + 1 and known.obstacle)
-        assert not world.held[MOST_REQUEUES + 1].is_finished
+        await world.until(lambda: known.parked)
+        assert known.parked == f"given back {MOST_REQUEUES + 1} times in a row, as node n has a taint"
+        await world.until(lambda: world.held[MOST_REQUEUES + 1].is_finished)
+        assert not world.pod("a").metadata.labels.get(JOB_ID)
         world.unfit = {}
-        await world.until(lambda: world.pod("a").spec.node_name)
+        world.loop.slurm_nodes_changed()
+        await runs(world, MOST_REQUEUES + 2, "a")
+        assert known.requeues == 0
+
+    told(story)
+
+
+def test_a_job_whose_allocation_has_too_little_room_is_given_back() -> None:
+    async def story(world: World) -> None:
+        world.slurm_nodes = ["m", "n"]
+        world.given = []
+        world.make("a")
+        await world.until(lambda: 1 in world.held)
+        world.set_job(1, "RUNNING")
+        await world.until(lambda: 2 in world.held)
+        assert world.held[1].is_finished
+        world.given = ["n"]
+        await runs(world, 2, "a")
+
+    told(story)
+
+
+def test_a_replacement_does_not_go_to_a_node_that_its_job_has_lost() -> None:
+    async def story(world: World) -> None:
+        world.slurm_nodes = world.given = ["m", "n"]
+        node = world.nodes.get("n")
+        assert node
+        world.nodes.put(msgspec.structs.replace(node, metadata=Meta(name="m")))
+        spec = JobSpec(parallelism=2, completions=4)
+        world.kube_jobs.put(KubeJob(metadata=Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"}), spec=spec))
+        world.make("a", gang=True)
+        world.make("b", gang=True)
+        await world.until(lambda: 1 in world.held)
+        world.set_job(1, "RUNNING")
+        await world.until(lambda: world.pod("a").spec.node_name and world.pod("b").spec.node_name)
+        lost = world.pod("a").spec.node_name
+        world.given = [node for node in ("m", "n") if node != lost]
+        world.ends("a", "Failed")
+        world.make("c", gang=True)
+        key = WorkloadKey("Job", "ns", "train")
+        await world.until(lambda: any(pod.metadata.name == "c" for pod in world.membership.pods(key)))
+        await asyncio.sleep(20)
+        assert not world.pod("c").spec.node_name
+        world.given = ["m", "n"]
+        world.loop.queue.add(key)
+        await world.until(lambda: world.pod("c").spec.node_name)
+        assert world.pod("c").spec.node_name == lost
+
+    told(story)
+
+
+def test_a_pod_that_vanishes_before_its_label_is_written_is_not_looked_for_without_end() -> None:
+    async def story(world: World) -> None:
+        spec = JobSpec(parallelism=2, completions=2)
+        world.kube_jobs.put(KubeJob(metadata=Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"}), spec=spec))
+        world.make("a", gang=True)
+        world.make("b", gang=True)
+        await world.until(lambda: 1 in world.held)
+        world.pods.remove(Key("ns", "b"))
+        known = world.loop.known[WorkloadKey("Job", "ns", "train")]
+        await world.until(lambda: not known.unwritten)
+
+    told(story)
+
+
+def test_what_slurm_refuses_twice_is_told_and_not_tried_every_second() -> None:
+    async def story(world: World) -> None:
+        world.slurm_nodes = ["m", "n"]
+        world.seen_unfit = {"m": "node m has a taint"}
+        world.refuse_submit = RefusedError("Invalid feature specification", number=2029)
+        world.make("a")
+        key = WorkloadKey("Pod", "ns", "a-uid")
+        await world.until(lambda: key in world.loop.known and world.loop.known[key].parked)
+        assert "Invalid feature specification" in world.loop.known[key].parked
+        assert world.tries == 2
+        world.refuse_submit = None
+        world.loop.known[key].parked_until = 0.0
+        world.loop.queue.add(key)
+        await runs(world, 1, "a")
+        assert not world.loop.known[key].too_large
 
     told(story)
 

@@ -238,7 +238,9 @@ def _with_template(place: str, template: dict[str, Any]) -> tuple[str, dict[str,
     if place == "Job":
         return roots["Job"][0], {"spec": {"template": template}}
     if place == "JobSet":
-        return roots["JobSet"][0], {"spec": {"replicatedJobs": [{"name": "a", "template": {"spec": {"template": template}}}]}}
+        return roots["JobSet"][0], {
+            "spec": {"replicatedJobs": [{"name": "a", "replicas": 2, "template": {"spec": {"template": template}}}]}
+        }
     if place == "JobSet's Job":
         job = {"metadata": template["metadata"], "spec": {"template": _template()}}
         return roots["JobSet"][0], {"spec": {"replicatedJobs": [{"name": "a", "template": job}]}}
@@ -258,3 +260,17 @@ async def test_what_is_wrong_with_a_template_is_refused_with_its_root(team: Team
     if place != "JobSet's Job":
         placed = {"metadata": {}, "spec": _template()["spec"] | {"nodeName": "n1"}}
         assert "spec.nodeName is 'n1': Slurm chooses the node" in await _answer(team, *_with_template(place, placed), {})
+
+
+async def test_a_set_whose_members_cannot_be_placed_together_is_refused(team: Team) -> None:
+    """It says nothing else to the bridge."""
+    for key, why in (
+        ("topology.kubernetes.io/zone", "kept apart by topology.kubernetes.io/zone, which Slurm cannot be told"),
+        ("kubernetes.io/hostname", ""),
+    ):
+        apart = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": key}
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+        template = {"metadata": {"labels": {"app": "x"}}, "spec": _template()["spec"] | {"affinity": affinity}}
+        answer = await _answer(team, *_with_template("JobSet", template), {})
+        assert why in answer
+        assert bool(answer) is bool(why)

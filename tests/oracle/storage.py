@@ -77,7 +77,8 @@ class StorageMaker:
         found: Document = {"metadata": {"name": name}, "provisioner": self.one((NOBODY, *self.drivers)), "reclaimPolicy": "Retain"}
         found["volumeBindingMode"] = "Immediate" if self.maybe(0.08) else "WaitForFirstConsumer"
         if found["provisioner"] != NOBODY and self.maybe(0.4):
-            found["allowedTopologies"] = [{"matchLabelExpressions": self._topology()} for _ in range(self._random.randint(1, 2))]
+            terms = [self._topology() for _ in range(self._random.randint(1, 2))]
+            found["allowedTopologies"] = [{"matchLabelExpressions": term} for term in _distinct(terms)]
         return found
 
     def _topology(self) -> list[Document]:
@@ -191,3 +192,9 @@ class StorageMaker:
         if node:
             spec["nodeName"] = node
         return {"metadata": {"name": self._name("pod"), "namespace": self.namespace}, "spec": spec}
+
+
+def _distinct(terms: list[list[Document]]) -> list[list[Document]]:
+    """The API server takes no term twice, in whichever order it is written."""
+    known = {frozenset((each["key"], frozenset(each["values"])) for each in term): term for term in terms}
+    return list(known.values())

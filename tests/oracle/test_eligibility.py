@@ -34,7 +34,7 @@ async def test_kube_scheduler_names_every_node_that_passed_its_filters_and_binds
 
 async def compared(sandbox: Sandbox, rounds: int, pods: int) -> None:
     seed = int(os.environ.get("SLINKY_SEED", "0")) or random.randrange(1, 2**32)
-    maker = Maker(seed, f"or{seed % 10_000}")
+    maker = Maker(seed, f"or{seed % 10_000}", restarting=sandbox.record.shape.kubernetes != "1.35")
     async with oracle(sandbox) as judge, standing(sandbox, judge.kube, maker) as (cluster, surroundings):
         for turn in range(rounds):
             if turn:

@@ -30,10 +30,11 @@ TOLERANT = [{"operator": "Exists"}]
 
 
 class Maker:
-    """Its random numbers are its own."""
+    """Its random numbers are its own. `restarting`: some pods restart all their containers, which servers before 1.36 do not take."""
 
-    def __init__(self, seed: int, prefix: str = "or") -> None:
+    def __init__(self, seed: int, prefix: str = "or", *, restarting: bool = True) -> None:
         self.seed = seed
+        self.restarting = restarting
         self.prefix = prefix
         self.namespaces = [f"{prefix}-ns{index}" for index in range(3)]
         self.nodes: list[str] = []
@@ -121,7 +122,7 @@ class Maker:
             spec["topologySpreadConstraints"] = self.spread(labels)
         if self.maybe(0.3 * busy):
             self._add_ports(spec)
-        if kind == "pod" and self.maybe(0.05):
+        if kind == "pod" and self.restarting and self.maybe(0.05):
             spec["containers"][0] |= RESTARTING
         if affinity:
             spec["affinity"] = affinity

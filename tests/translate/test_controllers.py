@@ -19,6 +19,7 @@ MANIFESTS = Path(__file__).parent / "controllers"
 PLURALS = {"LeaderWorkerSet": "leaderworkersets", "JobSet": "jobsets"}
 # Hashes of templates, which nobody reads but the controllers themselves.
 UNREAD = {"controller-revision-hash", "leaderworkerset.sigs.k8s.io/template-revision-hash"}
+UNREAD |= {"jobset.sigs.k8s.io/priority"}  # the priority class's, as a number
 UNREAD |= {"topology.kubernetes.io/zone", "topology.kubernetes.io/region"}  # of the node, once it is on one
 
 
@@ -35,7 +36,7 @@ def compared(pod: dict[str, Any]) -> dict[str, Any]:
     found = {
         "name": meta["name"],
         "labels": {key: value for key, value in meta.get("labels", {}).items() if key not in UNREAD},
-        "annotations": meta.get("annotations", {}),
+        "annotations": {key: value for key, value in meta.get("annotations", {}).items() if key not in UNREAD},
         "owner": f"{owner['apiVersion']} {owner['kind']} {owner['name']} {owner['controller']}",
         "claims": sorted(
             volume["persistentVolumeClaim"]["claimName"] for volume in spec.get("volumes", []) if "persistentVolumeClaim" in volume

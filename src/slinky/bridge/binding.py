@@ -94,21 +94,27 @@ class Binder:
         starting = [pod.uid for pod in own if pod.state == "waiting" and not pod.deleting]
         if not starting:
             return []
-        if not known.slots:
+        held = {pod.uid: pod.rank for pod in own if pod.state == "bound" and pod.rank >= 0}
+        known.unplaceable = ""
+        gone: dict[str, int] = {}  # slots on nodes that the job has lost since: nobody's
+        if not known.slots or held:
             allocations = await asyncio.gather(*map(self._slurm.jobs.allocation, known.submission.job_ids))
+            nodes = {node.node for allocation in allocations for node in allocation.nodes}
             try:
-                known.slots = _slots(known.submission, allocations)
+                known.slots = known.slots or _slots(known.submission, allocations)
             except PlacementError as error:
-                known.obstacle = str(error)
+                known.obstacle = known.unplaceable = str(error)
                 log.warning("%s: %s", key, error)
                 return []
-        held = {pod.uid: pod.rank for pod in own if pod.state == "bound" and pod.rank >= 0}
-        return assign(known.slots, held, starting, wished, components)
+            gone = {f"gone {slot.rank}": slot.rank for slot in known.slots if slot.node not in nodes and slot.rank not in held.values()}
+        placed = assign(known.slots, held | gone, starting, wished, components)
+        return [placement for placement in placed if placement.uid not in gone]
 
     async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> dict[str, str]:
         """Nodes that Kubernetes will not take a pod on, and why; where there is one, nothing was bound."""
         assert known.submission
         if refused := self._judged(placements, pods):
+            wait_no_more(known)
             known.obstacle = "; ".join(refused.values())
             return refused
         by_node: dict[str, list[Pod]] = {}
@@ -116,6 +122,7 @@ class Binder:
             by_node.setdefault(placement.node, []).append(pods[placement.uid])
         for node, here in by_node.items():
             if obstacle := self._ledger.obstacle(node, here):
+                wait_no_more(known)
                 self._hold(key, node, obstacle, known, here)
                 return {node: obstacle} if self._held_for_long(node, here, known) else {}
         outcome = (
@@ -129,7 +136,7 @@ class Binder:
         if isinstance(outcome, NodeRefused):
             known.obstacle = outcome.why
             return {outcome.node: outcome.why}
-        known.obstacle, known.obstacle_since, known.requeues = "", 0.0, 0
+        known.obstacle, known.obstacle_since, known.requeues, known.rejected = "", 0.0, 0, ""
         for placement in placements:
             self._ledger.assume(pods[placement.uid], placement.node)
             self._judgement.assume(pods[placement.uid], placement.node)

@@ -22,19 +22,57 @@ __all__ = ["Directions", "Judgement"]
 
 
 class Judgement(Protocol):
-    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. `is_short`: whether a node refuses it only for what other pods there take. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
+    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. `is_fleeting`: whether a node refuses it only for what other pods there are or take. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
 
     def refusal(self, pod: Pod, node: str) -> str: ...
 
     def refusals(self, pod: Pod) -> Mapping[str, str]: ...
 
-    def is_short(self, pod: Pod) -> bool: ...
+    def is_fleeting(self, pod: Pod) -> bool: ...
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None: ...
 
     def assume(self, pod: Pod, node: str) -> None: ...
 
     def withdraw(self, pod: Pod) -> None: ...
+
+
+def depends_on_pods(pod: Pod) -> bool:
+    """Whether it asks something of the pods that are there, or of what they have."""
+    spec = pod.spec
+    affinity = spec.affinity
+    return bool(
+        (
+            affinity
+            and (
+                (affinity.pod_affinity and affinity.pod_affinity.required)
+                or (affinity.pod_anti_affinity and affinity.pod_anti_affinity.required)
+            )
+        )
+        or any(constraint.when_unsatisfiable == "DoNotSchedule" for constraint in spec.topology_spread_constraints)
+        or any(port.host_port for container in (*spec.containers, *spec.init_containers) for port in container.ports)
+        or spec.volumes
+    )
+
+
+def one_of_each(pods: Sequence[Pod]) -> Sequence[Pod]:
+    """Of pods that ask for the same, one: the members of a gang, made from one template, are alike but for their names, and equal parts of them are one object. Labels by which each is told apart may make a difference to other pods' anti-affinity: that is
+    seen when they are bound."""
+    if len(pods) == 1:
+        return pods
+    found: dict[object, Pod] = {}
+    for pod in pods:
+        spec = pod.spec
+        parts = (
+            spec.node_selector,
+            spec.affinity,
+            spec.tolerations,
+            spec.topology_spread_constraints,
+            spec.containers,
+            spec.init_containers,
+        )
+        found.setdefault((*map(id, parts), spec.volumes), pod)
+    return list(found.values())
 
 
 class Directions:
@@ -66,13 +104,13 @@ class Directions:
         rest = tuple(name for name in said.exclude if name not in unknown)
         return msgspec.structs.replace(workload, settings=msgspec.structs.replace(said, exclude=rest)), unknown
 
-    def are_short(self, pods: Sequence[Pod]) -> bool:
-        """Whether a node is left out only because it is full now, of something that Slurm does not count."""
-        return any(map(self._judgement.is_short, pods))
+    def depend_on_pods(self, pods: Sequence[Pod]) -> bool:
+        """Whether where they may go depends on the pods that are there now."""
+        return any(depends_on_pods(pod) or self._judgement.is_fleeting(pod) for pod in one_of_each(pods))
 
     async def _of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, float], one_of: str) -> Whereabouts:
         now = asyncio.get_running_loop().time()
-        refusals = [*map(self._judgement.refusals, pods)]
+        refusals = [*map(self._judgement.refusals, one_of_each(pods))]
         refusals.append({node: f"node {node} did not work out a while ago" for node, until in avoided.items() if until > now})
         if not any(refusals) and not self._labels and not one_of:
             return EVERYWHERE

@@ -27,7 +27,7 @@ from slinky.slurm import (
 )
 from slinky.slurm import NotFoundError as NoSuchJobError
 
-__all__ = ["EXPECTED", "Executor", "NotLeadingError"]
+__all__ = ["EXPECTED", "Executor", "HetjobsRefusedError", "NotLeadingError"]
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,10 @@ MOST_ATTEMPTS = 20
 
 class NotLeadingError(Exception):
     """Another process leads now: this one must not act."""
+
+
+class HetjobsRefusedError(SlurmError):
+    """Slurm has no hetjobs, as it turned out: what was to be one must be described anew, as one job."""
 
 
 EXPECTED = (SlurmError, NotLeadingError)  # besides Kubernetes': what may happen to an act, and passes
@@ -91,7 +95,7 @@ class Executor:
                     answer = await self._slurm.jobs.submit_hetjob(parts, external=True, marker=marker, marker_in="admin_comment", once=True)
                 except RefusedError as error:
                     if self._hetjobs.refused(error):
-                        return await self.submit(workload, whereabouts)  # as one job
+                        raise HetjobsRefusedError("the server has no hetjobs of external jobs", request="job/submit") from error
                     raise
             jobs = await self._parts(answer.job_id)
             if not jobs and not answer.found:

@@ -77,7 +77,7 @@ class Jobs:
         return view
 
     def is_own(self, job: Job, key: WorkloadKey) -> bool:
-        return job.is_external and self._names(read_comment(job.admin_comment, self._cluster), job.job_id, key)
+        return job.is_external and self._names(read_comment(job.admin_comment, self._cluster), job.hetjob_id or job.job_id, key)
 
     @staticmethod
     def _names(marking: Marking | None, job_id: int, key: WorkloadKey) -> bool:

@@ -20,11 +20,14 @@ class KubernetesJudgement:
         self.refusal = surroundings.refusal
         self.assume = surroundings.assume
         self.withdraw = surroundings.withdraw
-        self.is_short = ledger.is_short
 
     def refusals(self, pod: Pod) -> Mapping[str, str]:
         amounts, rules = self._ledger.refusals(pod), self._surroundings.refusals(pod)
         return {**amounts, **rules} if amounts else rules
+
+    def is_fleeting(self, pod: Pod) -> bool:
+        """Whether a node refuses it for what other pods there are or take: that may change when they do."""
+        return self._ledger.is_short(pod) or len(self._surroundings.refusals(pod)) > len(self._surroundings.node_refusals(pod))
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
         return self._surroundings.first_refusal(placements)

@@ -16,10 +16,10 @@ from slinky.bridge.memory import Known
 from slinky.bridge.translate import components, members
 from slinky.bridge.whereabouts import change_between, put_on, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import Node, Pod, WorkQueue
+from slinky.kube import Node, WorkQueue
 from slinky.slurm import JobDescription, RefusedError
 
-__all__ = ["Keeper", "depends_on_pods", "says_other"]
+__all__ = ["Keeper", "says_other"]
 
 log = logging.getLogger(__name__)
 
@@ -29,24 +29,6 @@ STILL_SECONDS = 30.0  # a job is updated at most this often
 
 Waiting = Callable[[], Iterable[tuple[WorkloadKey, Known]]]
 Lookup = Callable[[WorkloadKey], tuple[Workload, Known] | None]
-
-
-def depends_on_pods(pod: Pod) -> bool:
-    """Whether where it may go depends on the pods that are there."""
-    spec = pod.spec
-    affinity = spec.affinity
-    return bool(
-        (
-            affinity
-            and (
-                (affinity.pod_affinity and affinity.pod_affinity.required)
-                or (affinity.pod_anti_affinity and affinity.pod_anti_affinity.required)
-            )
-        )
-        or any(constraint.when_unsatisfiable == "DoNotSchedule" for constraint in spec.topology_spread_constraints)
-        or any(port.host_port for container in (*spec.containers, *spec.init_containers) for port in container.ports)
-        or spec.volumes
-    )
 
 
 def says_other(old: Node | None, new: Node | None) -> bool:
@@ -72,8 +54,8 @@ class Keeper:
         self._waiting = waiting
         self._lookup = lookup
         self._look = look
-        self._nodes_changed = False
-        self._pods_changed = False
+        self._nodes_changed = True  # what was adopted may have been told something else
+        self._pods_changed = True
         self._told_at: dict[WorkloadKey, float] = {}
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, expected=EXPECTED)
 
@@ -103,11 +85,11 @@ class Keeper:
                 alive.add(key)
                 if not nodes and not known.depends_on_pods:
                     continue
-                if known.too_large:
+                if known.job_id:
+                    self.queue.add(key)
+                else:
                     known.parked_until = 0.0
                     self._look(key)
-                elif known.job_id:
-                    self.queue.add(key)
             self._told_at = {key: at for key, at in self._told_at.items() if key in alive}
 
     async def _keep(self, key: WorkloadKey) -> None:
@@ -116,7 +98,8 @@ class Keeper:
             return
         workload, known = found
         now = asyncio.get_running_loop().time()
-        if not known.job_id or known.started_at or known.over or known.rejected:
+        job_id, submission = known.job_id, known.submission
+        if not _waits(known) or submission is None or len(workload.everyone) != submission.tasks:
             return
         if (due := self._told_at.get(key, float("-inf")) + STILL_SECONDS) > now:
             self.queue.add_after(key, due - now)
@@ -125,14 +108,20 @@ class Keeper:
         site = await self._executor.site_for(workload)
         if len(known.job_ids) == 1:
             site = msgspec.structs.replace(site, no_hetjobs=site.no_hetjobs or "its job is one")
-        jobs = components(workload, site)
+        jobs = [msgspec.structs.replace(job, partition=submission.partition) for job in components(workload, site)]
+        if len(jobs) != len(known.job_ids):
+            return
         after = await self._directions.of(jobs, members(workload, site), known.avoided)
         if nowhere := next((found.nowhere for found in after if found.nowhere), ""):
-            log.info("%s: %s; job %d is given back", key, nowhere, known.job_id)
-            priority = (await self._executor.record(known.job_id)).priority
+            priority = (await self._executor.record(job_id)).priority
+            if known.job_id != job_id or not _waits(known):
+                return
+            log.info("%s: %s; job %d is given back", key, nowhere, job_id)
             known.priority = priority if isinstance(priority, int) else 0
             known.rejected = nowhere
             self._look(key)
+            return
+        if known.job_id != job_id or not _waits(known):
             return
         before, known.where = known.where if unknown == known.unknown_nodes else None, after
         known.unknown_nodes = unknown
@@ -163,3 +152,7 @@ class Keeper:
             )
         await asyncio.sleep(1 / UPDATES_PER_SECOND)
         return True
+
+
+def _waits(known: Known) -> bool:
+    return bool(known.job_id and not known.started_at and not known.over and not known.rejected)

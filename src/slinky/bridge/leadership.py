@@ -91,7 +91,7 @@ class Leadership:
         )
         self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
         teller.standings = self._standing
-        slurm_nodes.on_room = self.reconciler.slurm_nodes_changed
+        slurm_nodes.on_room = self._slurm_nodes_changed
 
     def also(self, service: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Something else that only a leader does, for ever."""
@@ -105,6 +105,10 @@ class Leadership:
     def node_taken(self, _: str) -> None:
         """A pod came onto it."""
         self.keeper.pods_changed()
+
+    def _slurm_nodes_changed(self) -> None:
+        self.reconciler.slurm_nodes_changed()
+        self.keeper.nodes_changed()
 
     def nodes_changed(self) -> None:
         """Kubernetes' nodes have other labels, taints or amounts, or are others."""
@@ -166,6 +170,7 @@ class Leadership:
             if inherited.own and (pods or awaited):
                 known = self.reconciler.known.setdefault(key, Known())
                 known.take(inherited.own.submission, self.poller.epoch)
+                known.depends_on_pods = True  # for all that is known
                 for job_id in known.job_ids:
                     self.reconciler.own_job(job_id, key)
                 self._window.keep(key)  # until it is seen to have started

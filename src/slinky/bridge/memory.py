@@ -89,6 +89,8 @@ class Known(msgspec.Struct, gc=False):
     depends_on_pods: bool = False  # where it may go depends on the pods that are there
     avoided: dict[str, float] = {}  # nodes that did not work out, until when
     rejected: str = ""  # why the nodes that its job was given did not
+    unplaceable: str = ""  # why its pods have no places in what its job was given
+    doubts: int = 0  # submits in a row that Slurm refused for what may only be known wrongly here
     requeues: int = 0  # for that reason, since it was last bound
     priority: int = 0  # of the job that was given back, for the next one not to begin at the end of the queue
     unwritten: set[str] = (
@@ -107,6 +109,7 @@ class Known(msgspec.Struct, gc=False):
         self.parked, self.parked_for, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", None, 0.0, 0.0, 0.0, ""
         self.parkings, self.ending_since, self.rejected, self.rest, self.waits = 0, 0.0, "", (), ""
         self.vacant_since, self.lineage, self.outcomes = 0.0, "", {}
+        self.too_large, self.where, self.unplaceable, self.doubts, self.obstacle_since = False, None, "", 0, 0.0
 
     def is_for(self, uids: Iterable[str]) -> None:
         """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""
@@ -117,7 +120,7 @@ class Known(msgspec.Struct, gc=False):
         self.job_id, self.submission, self.slots = 0, None, []
         self.over = self.lost = False
         self.missing_since = self.incomplete_since = self.started_at = 0.0
-        self.obstacle, self.rejected, self.obstacle_since, self.rest, self.waits = "", "", 0.0, (), ""
+        self.obstacle, self.rejected, self.unplaceable, self.obstacle_since, self.rest, self.waits = "", "", "", 0.0, (), ""
         self.vacant_since, self.lineage, self.outcomes = 0.0, "", {}
         for uid in self.unwritten:
             self.written.labels.pop(uid, None)

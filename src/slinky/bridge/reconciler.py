@@ -111,7 +111,7 @@ class Reconciler:
 
     def waiting(self) -> Iterable[tuple[WorkloadKey, Known]]:
         """Those whose job has not started, or that have none for want of a node."""
-        return ((key, known) for key, known in self.known.items() if (known.job_id and not known.started_at) or known.too_large)
+        return ((key, known) for key, known in self.known.items() if (not known.started_at if known.job_id else known.too_large))
 
     def lookup(self, key: WorkloadKey) -> tuple[Workload, Known] | None:
         """As it would be submitted now."""
@@ -139,7 +139,11 @@ class Reconciler:
         everyone, strangers = views, self.succession.strangers(key, pods, views, workload, job, known)
         views = without(everyone, strangers)
         wished = workload.wished_ranks if workload else {}
-        placements = await self.binder.placements(key, views, job, known, wished, self._components(workload, job, known))
+        starts = any(view.state == "waiting" and not view.deleting for view in views)
+        components = self._components(workload, job, known) if starts else {}
+        placements = await self.binder.placements(key, views, job, known, wished, components)
+        if known.unplaceable and not any(view.state == "bound" for view in views):
+            await self._submitter.reject(key, known, {}, pods, known.unplaceable)
         await self._submitter.label_the_rest(pods, known)
         now = self._snapshot(key, pods, views, workload, job, known, awaits=not strangers - known.written.apart)
         actions = plan(msgspec.structs.replace(now, placements=placements))
@@ -362,7 +366,7 @@ class Reconciler:
             known.submitted_at + LABEL_SECONDS if known.unwritten else 0.0,
             next_look(known),
         ]
-        if due := [moment for moment in moments if moment]:
+        if due := [moment for moment in moments if moment > now]:  # what was due was just looked at
             self.queue.add_after(key, max(min(due) - now, 0.0) + 0.05)
 
     def _drop_job(self, known: Known) -> None:

@@ -12,8 +12,7 @@ import msgspec
 
 from slinky.bridge.annotations import JobSettings
 from slinky.bridge.directions import Directions
-from slinky.bridge.executor import Executor
-from slinky.bridge.keeping import depends_on_pods
+from slinky.bridge.executor import Executor, HetjobsRefusedError
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.policy import Grant, PolicyError
@@ -60,7 +59,7 @@ class Submitter:
 
     async def submit(self, workload: Workload, known: Known) -> bool:
         """Whether it has a job now; if not, it is parked."""
-        said = workload.settings
+        said, said_first = workload.settings, workload
         settled = self._settled(workload, known)
         if settled is None:
             return False
@@ -75,7 +74,7 @@ class Submitter:
             site = msgspec.structs.replace(site, no_hetjobs=why)
             jobs = components(workload, site)
             whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
-        known.depends_on_pods = any(map(depends_on_pods, workload.pods)) or self._directions.are_short(workload.pods)
+        known.depends_on_pods = self._directions.depend_on_pods(workload.everyone)
         if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
             self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)
             return False
@@ -89,8 +88,12 @@ class Submitter:
         try:
             submission = await self._executor.submit(workload, whereabouts, site)
         except SlurmError as error:
-            if any(found != EVERYWHERE for found in whereabouts) and error.number in (INVALID_NODE_NAME, INVALID_FEATURE):
-                self._slurm_nodes.outdate()  # a node that was to be left out is gone, or the last one with a feature
+            if isinstance(error, HetjobsRefusedError):
+                return await self.submit(said_first, known)  # as one job, from now on
+            told = any(found != EVERYWHERE for found in whereabouts)
+            if told and not known.doubts and error.number in (INVALID_NODE_NAME, INVALID_FEATURE):
+                self._slurm_nodes.outdate()  # a node that was to be left out may be gone, or the last one with a feature
+                known.doubts += 1
                 known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
                 return False
             # Not to be believed is nothing that is wrong with this job.
@@ -113,11 +116,9 @@ class Submitter:
             await self._catch_up(workload.key, known)
         return True
 
-    async def reject(self, key: WorkloadKey, known: Known, refused: Mapping[str, str], pods: Sequence[Pod]) -> bool:
-        """Kubernetes does not take the pods on nodes that Slurm chose: whether the job is to be given back, for another without those nodes. A limited number of times; after that it waits with what it has."""
-        why = "; ".join(refused.values())
-        if known.requeues >= MOST_REQUEUES:
-            return False
+    async def reject(self, key: WorkloadKey, known: Known, refused: Mapping[str, str], pods: Sequence[Pod], why: str = "") -> bool:
+        """Kubernetes does not take the pods on nodes that Slurm chose, or they have no places there: whether the job is to be given back, for another without those nodes. After some times in a row it is parked, and tried more and more rarely."""
+        why = why or "; ".join(refused.values())
         try:
             priority = (await self._executor.record(known.job_id)).priority
         except NotFoundError:
@@ -126,7 +127,10 @@ class Submitter:
         known.requeues += 1
         known.avoided |= dict.fromkeys(refused, asyncio.get_running_loop().time() + AVOIDED_SECONDS)
         known.rejected = why
-        log.warning("%s: job %d is given back, and queued again without %s: %s", key, known.job_id, ", ".join(refused), why)
+        if known.requeues > MOST_REQUEUES:
+            self.park(key, known, pods, f"given back {known.requeues} times in a row, as {why}", too_large=True)
+            return True
+        log.warning("%s: job %d is given back, and queued again without %s: %s", key, known.job_id, ", ".join(refused) or "it", why)
         self._teller.requeued(pods, why)
         return True
 
@@ -174,11 +178,14 @@ class Submitter:
             known.unsettled = None
             return False
         known.take(found, self._poller.epoch)
+        if known.priority:
+            await self._catch_up(workload.key, known)
         return True
 
     async def label_the_rest(self, pods: Iterable[Pod], known: Known) -> None:
         """The labels that have not gone along with a Binding, and will not for a while: where Slurm has not started the job within seconds, or its nodes are not free, or the API server does not take them so."""
         new = asyncio.get_running_loop().time() - known.submitted_at < LABEL_SECONDS
+        known.unwritten &= {pod.metadata.uid for pod in pods}
         if known.unwritten and not (new and self._executor.labels_go_along and not known.obstacle):
             rest = [pod for pod in pods if pod.metadata.uid in known.unwritten]
             await self.label(rest, known.job_id, known)

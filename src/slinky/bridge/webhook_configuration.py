@@ -125,6 +125,7 @@ def _selector(requirements: list[Requirement]) -> Document:
 
 # What it is about, in CEL. Optional fields are asked for with `?`: an expression that fails counts as a webhook that is down.
 
+JUDGED = ("nodeName", "resourceClaims", "affinity", "topologySpreadConstraints")  # of pod templates
 SCHEDULER = "object.spec.?schedulerName.orValue('default-scheduler')"
 DAEMON = "object.metadata.?ownerReferences.orValue([]).exists(o, o.kind == 'DaemonSet' && o.?controller.orValue(false))"
 MIRROR = "'kubernetes.io/config.mirror' in object.metadata.?annotations.orValue({})"
@@ -178,7 +179,7 @@ def _says_something(settings: Settings) -> str:
 
 def _template_says(place: str, settings: Settings) -> list[str]:
     """The same as `admission` looks at."""
-    found = [_has_settings(place), f"{place}.?spec.?nodeName.hasValue()", f"{place}.?spec.?resourceClaims.hasValue()"]
+    found = [_has_settings(place), *(f"{place}.?spec.?{field}.hasValue()" for field in JUDGED)]
     if settings.priority_classes:
         names = ", ".join(_text(each.name) for each in settings.priority_classes)
         found.append(f"{place}.?spec.?priorityClassName.orValue('') in [{names}]")

@@ -61,8 +61,20 @@ def where(
     kept_out = {name for name, room in nodes.items() if not constraint.holds(room.features)}
     if nodes and len(kept_out | refused.keys()) == len(nodes):
         return Whereabouts(nowhere=_in_words(partition, nodes, refused))
-    text = "&".join(filter(None, (said if constraint.text() or same else "", constraint.text(), same)))
+    own = _joinable(said)
+    if same and own is None:
+        return Whereabouts(
+            nowhere=f"its constraint {said!r} cannot be joined with nodes of one {one_of}: say it with features joined by & or by |"
+        )
+    text = "&".join(filter(None, (own if constraint.text() or same else "", constraint.text(), same)))
     return Whereabouts(text, tuple(sorted(refused.keys() - kept_out)))
+
+
+def _joinable(said: str) -> str | None:
+    """A user's constraint so that more can be joined to it with &; None where that would change its meaning."""
+    if not said or is_plain(said):
+        return said
+    return f"({said})" if is_plain(said.replace("|", "&")) and "&" not in said else None
 
 
 def put_on(job: JobDescription, whereabouts: Whereabouts) -> JobDescription:
