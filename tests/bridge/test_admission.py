@@ -242,3 +242,31 @@ def test_job_annotations_of_a_pod_that_are_changed_are_judged_and_of_no_use_once
     for said, why in (({TIMELIMIT: "soon"}, MALFORMED), ({TIMELIMIT: "5", ACCOUNT: "rich"}, NO_ACCOUNT)):
         new = pod({"schedulerName": NAME}, annotations=said, labels={JOB_ID: "7"})
         assert admit_change(old, new, OURS, by_bridge=False).refusal.startswith(why)
+
+
+GRES = "slurmjob.slinky.slurm.net/gres"
+EIGHT = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
+TOO_FEW = f"annotation {GRES} is 'gpu:1', and the pod asks for 8 of gpu by its resources: say gpu:8 at least, or leave it out"
+
+
+def test_fewer_gres_than_the_pod_asks_for_are_refused() -> None:
+    assert admit_pod(pod(EIGHT, annotations={GRES: "gpu:1"}), OURS, managed=True).refusal == TOO_FEW
+    assert not admit_pod(pod(EIGHT, annotations={GRES: "gpu:8"}), OURS, managed=True).refusal
+    assert admit_pod(pod(EIGHT, annotations={GRES: "gpu:"}), OURS, managed=True).refusal.startswith(
+        f"annotation {GRES} is 'gpu:', and must"
+    )
+
+
+@pytest.mark.parametrize(("place", "shape"), SHAPES, ids=[place for place, _ in SHAPES])
+def test_fewer_gres_than_a_template_asks_for_are_refused_whoever_says_them(place: str, shape: Any) -> None:
+    assert admit_root(root(shape(template(EIGHT)), **{GRES: "gpu:1"}), OURS).refusal == f"{place}: {TOO_FEW}"
+    assert admit_root(root(shape(template(EIGHT, **{GRES: "gpu:1"}))), OURS).refusal == f"{place}: {TOO_FEW}"
+    assert not admit_root(root(shape(template(EIGHT)), **{GRES: "gpu:8"}), OURS).refusal
+
+
+def test_gres_cannot_be_made_fewer_than_the_pod_asks_for() -> None:
+    spec = EIGHT | {"schedulerName": NAME}
+    old = pod(spec, annotations={GRES: "gpu:8"})
+    assert admit_change(old, pod(spec, annotations={GRES: "gpu:1"}), OURS, by_bridge=False).refusal == TOO_FEW
+    wrong = pod(spec, annotations={GRES: "gpu:1"})
+    assert not admit_change(wrong, pod(spec, annotations={GRES: "gpu:1", TIMELIMIT: "5"}), OURS, by_bridge=False).refusal

@@ -68,3 +68,29 @@ def test_members_that_are_to_be_together_need_the_label_as_a_feature() -> None:
     root = job(template(ZONE, "podAffinity"))
     assert "map it with nodes.featureLabels" in admit_root(root, SETTINGS).refusal
     assert not admit_root(root, MAPPED).refusal
+
+
+PLAIN: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+TOO_MANY = "spec: it asks for 2,000,000,000 pods, and may ask for 100,000 at most"
+
+
+def many(pods: dict[str, Any], replicas: int = 2_000_000_000) -> list[dict[str, Any]]:
+    sets = [jobset(pods), lws(pods, size=1)]
+    sets[0]["spec"]["replicatedJobs"][0]["replicas"] = sets[1]["spec"]["replicas"] = replicas
+    return [*sets, lws(pods, size=replicas)]
+
+
+@pytest.mark.parametrize("root", many(PLAIN))
+def test_a_set_of_more_pods_than_may_be_is_refused(root: dict[str, Any]) -> None:
+    assert TOO_MANY in admit_root(root, SETTINGS).refusal
+    assert not admit_root(root, SETTINGS, before=root).refusal
+
+
+@pytest.mark.parametrize("root", many(PLAIN, 100_000))
+def test_a_set_of_as_many_pods_as_may_be_is_not(root: dict[str, Any]) -> None:
+    assert not admit_root(root, SETTINGS).refusal
+
+
+@pytest.mark.parametrize("root", many({"spec": {**PLAIN["spec"], "schedulerName": "another"}}))
+def test_a_set_for_another_scheduler_may_have_as_many_as_it_likes(root: dict[str, Any]) -> None:
+    assert not admit_root(root, SETTINGS).refusal

@@ -7,7 +7,7 @@ import pytest
 
 from slinky.bridge.jobsets import JobSet, expected, first_ranks, is_awaited, part_of, parts
 from slinky.bridge.keys import SETTINGS
-from slinky.bridge.roots import group_of_root, keys_of_root, part_in, says_the_same
+from slinky.bridge.roots import group_of_root, keys_of_root, part_in, says_the_same, too_many
 from slinky.bridge.workload import WorkloadKey, key_of, rank_of, workload_of
 from slinky.kube.objects import Job, Pod
 
@@ -183,3 +183,21 @@ def test_labels_alone_make_no_pod_part_of_a_set() -> None:
     assert key_of(pod("a", 0, 0), stray, None).kind == "Pod"
     loose = group_of_root(jobset(("a", 1, 1, 1), annotations={SETTINGS + "gang": "false"}), "")
     assert key_of(pod("a", 0, 0), jobs, loose, "a").kind == "Pod"
+
+
+@pytest.mark.parametrize(
+    "replicated", [("w", 2_000_000_000, 1, 1), ("w", 2_000_000_000, 0, 0), ("w", 3, 50_000, 50_000), ("w", 1, 2_000_000_000, None)]
+)
+@pytest.mark.parametrize("annotations", [{}, EXCLUSIVE])
+def test_a_set_of_more_pods_than_may_be_is_not_gathered(replicated: tuple[Any, ...], annotations: dict[str, str]) -> None:
+    found = jobset(("driver", 1, 1, 1), replicated, annotations=annotations)
+    assert "may ask for 100,000 at most" in too_many(found)
+    assert keys_of_root(found) == []
+    assert group_of_root(found, "driver") is None
+    assert part_in(found, pod("w", 0, 0))
+
+
+def test_a_set_of_as_many_pods_as_may_be_is() -> None:
+    found = jobset(("w", 10, 10_000, 10_000))
+    assert not too_many(found)
+    assert group_of_root(found, "w") is not None

@@ -7,7 +7,7 @@ import pytest
 
 from slinky.bridge.leaderworkersets import LeaderWorkerSet, place_in_group
 from slinky.bridge.needs import needs_of
-from slinky.bridge.roots import group_of_root, keys_of_root, part_in, says_the_same
+from slinky.bridge.roots import group_of_root, keys_of_root, part_in, says_the_same, too_many
 from slinky.bridge.workload import WorkloadKey, group_of, rank_of, workload_of
 from slinky.kube.objects import Pod
 
@@ -92,3 +92,25 @@ def test_only_what_a_group_rests_on_is_a_reason_to_look() -> None:
     assert says_the_same(lws(), lws())
     assert not says_the_same(lws(), lws(replicas=3))
     assert not says_the_same(lws(), lws(annotations={"a": "b"}))
+
+
+@pytest.mark.parametrize(("size", "replicas"), [(1, 2_000_000_000), (2_000_000_000, 1), (2_000_000_000, 0), (50_000, 3)])
+@pytest.mark.parametrize("policy", ["LeaderReady", "LeaderCreated"])
+def test_a_set_of_more_pods_than_may_be_is_not_gathered(size: int, replicas: int, policy: str) -> None:
+    found = lws(size, replicas, startupPolicy=policy)
+    assert "may ask for 100,000 at most" in too_many(found)
+    assert keys_of_root(found) == []
+    assert group_of_root(found, "0", pods=[pod(0, 0)]) is None
+    assert group_of_root(found, "") is None
+
+
+def test_a_set_of_as_many_pods_as_may_be_is() -> None:
+    found = lws(100, 1000)
+    assert not too_many(found)
+    assert len(keys_of_root(found)) == 1000
+    assert group_of_root(found, "0") is not None
+
+
+def test_the_size_that_a_pod_says_is_bounded_too() -> None:
+    found = lws(startupPolicy="LeaderReady")
+    assert group_of_root(found, "0", pods=[pod(0, 0, size=999_999_999)]) is None

@@ -108,6 +108,7 @@ def test_another_shape_is_made_anew_when_its_jobs_have_ended() -> None:
     assert isinstance(plan_for(smaller, in_slurm(None, *BUSY)), Drain)
     assert plan_for(larger, in_slurm(None, *BUSY)) == Wait("free", "it has grown, and its jobs have not ended")
     assert isinstance(plan_for(smaller, in_slurm(None, *DRAINING, reason=RENEWS)), Wait)
+    assert isinstance(plan_for(smaller, in_slurm(None, *DRAINED, reason=RENEWS), named=True), Wait)
     assert plan_for(smaller, in_slurm(None, *DRAINED, reason=RENEWS)) == Delete(again=True)
     waiting = plan_for(smaller, in_slurm(), may_renew=False)
     assert isinstance(waiting, Wait) and waiting.until == "room"
@@ -250,7 +251,7 @@ class History(RuleBasedStateMachine):
                 self.undrain()
             case Delete(again):
                 assert not self.jobs, "a busy node is deleted"
-                assert again or not self.named
+                assert not self.named
                 assert not (again and drained_by_others)
                 self.found = None
         return True

@@ -64,6 +64,31 @@ def test_whole_nodes_are_shared_out_evenly() -> None:
     assert [p.node for p in placed] == ["n0", "n0", "n1", "n1"]
 
 
+def with_cores(name: str, count: int) -> NodeAllocation:
+    return NodeAllocation(node=name, memory=1000, cpus_bitmap=f"0x{(1 << count) - 1:X}" if count else "")
+
+
+@pytest.mark.parametrize(
+    ("cores", "cpus", "pods"),
+    [
+        ((8, 2), 1, (8, 2)),
+        ((8, 2), 2, (4, 1)),
+        ((5, 2), 2, (2, 1)),  # rounded up to whole cores
+        ((4, 1), 1, (8, 2)),  # each with two threads
+        ((8, 0), 1, (5, 5)),  # not told of one of them
+        ((0, 0), 1, (5, 5)),
+        ((5, 1), 2, (2, 1)),  # which does not come out even
+        ((3, 3), 4, (1, 1)),  # two threads each: as many CPUs as it takes
+    ],
+)
+def test_where_memory_goes_by_node_a_node_gets_as_many_pods_as_it_has_cores_for(
+    cores: tuple[int, int], cpus: int, pods: tuple[int, int]
+) -> None:
+    allocation = Allocation(1, [with_cores(f"n{index}", count) for index, count in enumerate(cores)])
+    placed = slots_of(sum(pods), PerTask(cpus=cpus), allocation)
+    assert tuple(sum(slot.node == f"n{index}" for slot in placed) for index in range(2)) == pods
+
+
 def test_who_comes_in_anothers_stead_takes_the_free_slot_and_nobody_moves() -> None:
     allocation = Allocation(1, [node("n0", 2), node("n1", 2)])
     slots = slots_of(4, PerTask(memory=100, gres={"gpu": 1}), allocation)

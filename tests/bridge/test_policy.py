@@ -213,6 +213,14 @@ def test_a_workload_is_settled_with_its_class_and_deadline() -> None:
     assert (settled.qos, settled.account, settled.time_limit) == ("high", "a", 7)
 
 
+def test_a_workload_that_says_fewer_gres_than_its_pods_ask_for_is_refused() -> None:
+    asks = msgspec.convert({"spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}}, Pod)
+    one = msgspec.structs.replace(workload(), pods=(asks,), settings=said(gres="gpu:1"))
+    with pytest.raises(PolicyError, match="the pod asks for 8 of gpu by its resources"):
+        grant().settled(one)
+    assert grant().settled(msgspec.structs.replace(one, settings=said(gres="gpu:8"))).settings.gres == "gpu:8"
+
+
 def test_a_namespace_that_is_not_known_yet_has_no_grant_where_labels_matter() -> None:
     namespaces: Cache[Namespace] = Cache()
     told: list[str] = []

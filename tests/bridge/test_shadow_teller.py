@@ -20,11 +20,11 @@ class Written:
     def __init__(self) -> None:
         self.record = ShadowRecord(lambda: 1000.0)
         self.reports: list[Report] = []
-        self.fails = False
+        self.fails: Exception | None = None
 
     async def write(self, reasons: dict[WorkloadKey, str]) -> None:
         if self.fails:
-            raise KubeError("no API server")
+            raise self.fails
         self.reports.append(self.record.report(reasons))
 
 
@@ -65,10 +65,15 @@ async def test_the_reason_of_each_that_waits_is_in_the_report(teller: ShadowTell
     }
 
 
-async def test_a_report_that_cannot_be_written_stops_nothing(teller: ShadowTeller, written: Written) -> None:
-    written.fails = True
+@pytest.mark.parametrize("error", [KubeError("no API server"), TypeError("nobody thought of this")])
+async def test_a_report_that_cannot_be_written_stops_nothing(
+    teller: ShadowTeller, written: Written, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    written.fails = error
     await teller._write_report()
-    written.fails = False
+    assert "the report of shadow mode cannot be" in caplog.text
+    assert str(error) in caplog.text
+    written.fails = None
     await teller._write_report()
     assert len(written.reports) == 1
 

@@ -69,7 +69,6 @@ def test_a_workload_becomes_this_job(pair: Path) -> None:
 def test_slurm_never_sets_aside_less_than_kubernetes_counts(pair: Path) -> None:
     """Whatever the pair says it becomes."""
     _, workload, site = load(pair)
-    settings: JobSettings = workload.settings
     jobs = components(workload, site)
     ranks = [comment.ranks for job in jobs if (comment := read_comment(job.admin_comment or "", "c1"))]
     for rank, pod in enumerate(workload.everyone):
@@ -77,10 +76,10 @@ def test_slurm_never_sets_aside_less_than_kubernetes_counts(pair: Path) -> None:
         assert job.tasks
         assert job.cpus_per_task
         needs = needs_of(pod)
-        assert settings.cpus_per_task or job.cpus_per_task >= needs.cpu
+        assert job.cpus_per_task >= needs.cpu
         memory = job.memory_per_node if isinstance(job.memory_per_node, int) else (job.memory_per_cpu or 0) * job.cpus_per_task  # type: ignore[operator]
         assert memory > 0
-        assert settings.memory_per_node or memory * 1048576 >= needs.memory
+        assert memory * 1048576 >= needs.memory
 
 
 def test_there_are_pairs_enough() -> None:

@@ -11,14 +11,18 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.annotations import AnnotationError, old_names, read_settings
-from slinky.bridge.gang_admission import gang_problems
+from slinky.bridge.gang_admission import gang_problems, size_problems
+from slinky.bridge.gres_needs import too_few
 from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK
 from slinky.bridge.policy import Grant, Policy
+from slinky.bridge.quantities import QuantityError
 from slinky.bridge.settings import Settings
+from slinky.kube import Pod
 
 __all__ = ["TASK_ENVIRONMENT", "Verdict", "admit_change", "admit_pod", "admit_root", "is_ours"]
 
 DEFAULT_SCHEDULER = "default-scheduler"
+GRES = f"{SETTINGS}gres"
 MIRROR = "kubernetes.io/config.mirror"
 
 # Environment variable → annotation below TASK that the Binding fills; the job's id comes from its label.
@@ -78,7 +82,12 @@ def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_b
         return LEFT_ALONE
     grant = grant or Policy(settings).grant(pod.get("metadata", {}).get("namespace") or "", {})
     annotations = _annotations(pod)
-    problems = [*([] if by_bridge else _owned_keys(pod)), *_not_yet(pod), *_problems(annotations, grant, *_own_word(pod))]
+    problems = [
+        *([] if by_bridge else _owned_keys(pod)),
+        *_not_yet(pod),
+        *_problems(annotations, grant, *_own_word(pod)),
+        *_too_few(pod, annotations, grant),
+    ]
     if problems:
         return Verdict(refusal="; ".join(problems))
     return Verdict(patches=tuple(_patches(pod, settings)), warnings=tuple(old_names(annotations)))
@@ -122,8 +131,8 @@ def _other_settings(old: Mapping[str, Any], new: Mapping[str, Any], grant: Grant
     others = _changed("annotation", old, new, frozenset(), SETTINGS)
     if not others:
         return LEFT_ALONE
-    known = _problems(_annotations(old), grant)
-    if news := [problem for problem in _problems(_annotations(new), grant) if problem not in known]:
+    known, found = ([*_problems(said, grant), *_too_few(new, said, grant)] for said in map(_annotations, (old, new)))
+    if news := [problem for problem in found if problem not in known]:
         return Verdict(refusal="; ".join(news))
     job_id = (new.get("metadata", {}).get("labels") or {}).get(JOB_ID)
     if not job_id:
@@ -150,6 +159,17 @@ def _problems(annotations: Mapping[str, str], grant: Grant, priority_class: str 
         return error.problems
 
 
+def _too_few(pod: Mapping[str, Any], said: Mapping[str, str], grant: Grant) -> list[str]:
+    """Fewer GRES than the pod's resources come to."""
+    if GRES not in said:
+        return []
+    try:
+        found = msgspec.convert({"metadata": {}, "spec": pod.get("spec") or {}}, Pod)
+        return too_few(read_settings({GRES: said[GRES]}).gres, [found], grant.gres)
+    except (AnnotationError, QuantityError, msgspec.ValidationError):
+        return []  # which is said already, or the API server says it
+
+
 def _own_word(pod: Mapping[str, Any]) -> tuple[str, int | None]:
     """Class and time limit, where no annotation of an owner can go before them: of a pod that is made from a Job, only its Job can tell."""
     owner = next((owner for owner in pod.get("metadata", {}).get("ownerReferences") or () if owner.get("controller")), None)
@@ -169,14 +189,18 @@ def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant) ->
     _, limit = _word(spec)
     own = _problems(_annotations(root), grant, time_limit=limit)
     found = list(own)
-    for place, template, more in _templates(spec):
-        if not is_ours(template, settings, managed=True):
-            continue
+    ours = [each for each in _templates(spec) if is_ours(each[1], settings, managed=True)]
+    for place, template, more in ours:
         name, deadline = _word(template.get("spec") or {})
         said = {**_annotations(root), **more, **_annotations(template)}
-        news = [*_owned_keys(template), *_not_yet(template), *_problems(said, grant, name, deadline or limit)]
+        news = [
+            *_owned_keys(template),
+            *_not_yet(template),
+            *_problems(said, grant, name, deadline or limit),
+            *_too_few(template, said, grant),
+        ]
         found += [f"{place}: {problem}" for problem in news if problem not in own]
-    return [*found, *gang_problems(root, settings.nodes.feature_labels)]
+    return [*found, *(size_problems(root) if ours else ()), *gang_problems(root, settings.nodes.feature_labels)]
 
 
 def _templates(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, str]]]:

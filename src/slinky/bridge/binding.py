@@ -74,6 +74,11 @@ class Binder:
         await self.give_back(key, {placement.uid: placement.node for placement in found})
         return found
 
+    def forget(self, key: WorkloadKey) -> None:
+        """Nothing is left of it."""
+        if self._volumes:
+            self._volumes.forget(key)
+
     async def give_back(self, key: WorkloadKey, keep: Mapping[str, str] | None = None) -> None:
         """Volumes that were reserved for pods of the workload, but for those of `keep`: UID → node."""
         if self._volumes and self._volumes.holds(key):

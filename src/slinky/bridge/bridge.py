@@ -131,7 +131,13 @@ class Bridge:
         """Caches, warm; and what makes a leader's time of them."""
         settings = self._settings
         watches = Watches(
-            kube, settings, await release_of(kube), self._kube_metrics, touched=self._touched, namespace_changed=self._namespace_changed
+            kube,
+            settings,
+            await release_of(kube),
+            self._kube_metrics,
+            touched=self._touched,
+            look=self._look,
+            namespace_changed=self._namespace_changed,
         )
         await watches.fill(stack, health)
         played, nodes, pods, volumes = watches.played, watches.nodes.cache, watches.pods, watches.volumes
@@ -228,6 +234,11 @@ class Bridge:
 
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:
+            self._leadership.reconciler.queue.add(key)
+
+    def _look(self, key: WorkloadKey) -> None:
+        """Of the workloads that a set can have, only those are anything that something is known of; who has pods is touched by them."""
+        if self._leadership and key in self._leadership.reconciler.known:
             self._leadership.reconciler.queue.add(key)
 
     def _namespace_changed(self, name: str) -> None:

@@ -220,10 +220,19 @@ class Executor:
             return
         try:
             if exit_code is not None:
-                await self._slurm.jobs.update(job_id, JobDescription(comment=f"{why}, exit code {exit_code}"[:1000]))
+                await self._comment(job_id, f"{why}, exit code {exit_code}"[:1000])
             await self._slurm.jobs.cancel(job_id)
         except (NoSuchJobError, AlreadyDoneError):
             log.debug("job %d is over already", job_id)
+
+    async def _comment(self, job_id: int, text: str) -> None:
+        """What Slurm has against it is logged, no more: a job that names a node which was deleted cannot be changed, but can be ended."""
+        try:
+            await self._slurm.jobs.update(job_id, JobDescription(comment=text))
+        except (NoSuchJobError, AlreadyDoneError):
+            raise
+        except RefusedError as error:
+            log.warning("job %d ends without its outcome in its comment (%s): %s", job_id, text, error)
 
     async def end_rest(self, job_ids: Iterable[int], why: str) -> None:
         """Those components of a hetjob that are not over, where another is: what is left of it is of no use."""

@@ -1,6 +1,6 @@
 """What the members of a gang ask of one another, judged when the object that makes them is applied. Pure.
 
-Comes in: a Job, JobSet or LeaderWorkerSet as it was sent, and which labels Slurm has as features. Goes out: why Slurm could not be told, or nothing. What must stay true: a gang that could be placed is never refused here; one that is not seen to be
+Comes in: a Job, JobSet or LeaderWorkerSet as it was sent, and which labels Slurm has as features. Goes out: why Slurm could not be told, or that there would be too many of them, or nothing. What must stay true: a gang that could be placed is never refused here; one that is not seen to be
 impossible before its controllers and webhooks have had their say about its pods is parked later.
 """
 
@@ -11,10 +11,13 @@ import msgspec
 
 from slinky.bridge.eligibility import within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
+from slinky.bridge.jobsets import JobSet
 from slinky.bridge.keys import GANG
+from slinky.bridge.leaderworkersets import LeaderWorkerSet
+from slinky.bridge.roots import Root, too_many
 from slinky.kube import Pod
 
-__all__ = ["UNMAPPED", "gang_problems"]
+__all__ = ["UNMAPPED", "gang_problems", "size_problems"]
 
 UNMAPPED = "the pods of this gang are to be on nodes of one {label}, which Slurm can be told only where that label is a feature: map it with nodes.featureLabels"
 
@@ -31,6 +34,19 @@ def gang_problems(root: Mapping[str, Any], mapped: Mapping[str, str]) -> list[st
         if why := rules.refusal or (UNMAPPED.format(label=label) if label and label not in mapped else ""):
             found.append(f"{place}: {why}")
     return found
+
+
+def size_problems(root: Mapping[str, Any]) -> list[str]:
+    """Of a JobSet or LeaderWorkerSet, which are known by what is in them."""
+    spec = root.get("spec") or {}
+    kind: type[Root] | None = JobSet if "replicatedJobs" in spec else LeaderWorkerSet if "leaderWorkerTemplate" in spec else None
+    if kind is None:
+        return []
+    try:
+        why = too_many(msgspec.convert({"spec": spec}, kind))
+    except msgspec.ValidationError:
+        return []  # the API server says so itself
+    return [f"spec: {why}"] if why else []
 
 
 def _numbered(pod: Pod, uid: str) -> Pod:

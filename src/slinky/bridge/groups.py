@@ -13,7 +13,7 @@ import msgspec
 
 from slinky.bridge.groupapis import BuiltinGroup, GroupWorkload, Source, group_from, workload_behind
 from slinky.bridge.jobsets import makes_more
-from slinky.bridge.roots import Root, group_of_root, keys_of_root, part_in, says_the_same
+from slinky.bridge.roots import Root, group_of_root, keys_of_root, part_in, says_the_same, too_many
 from slinky.bridge.sources import LOOK_SECONDS, Sources
 from slinky.bridge.workload import PART, PodGroup, WorkloadKey
 from slinky.kube import Cache, Change, Client, Job, KubeObject, Pod
@@ -113,6 +113,8 @@ class PodGroups:
             return
         if isinstance(new, BuiltinGroup) and group_from(new) is None:
             log.warning("PodGroup %s has a scheduling policy that is not known here (known are basic and gang): its pods wait", new.key)
+        if source.kind in ROOTS and new is not None and (why := too_many(new)):
+            log.warning("%s %s: %s; its pods wait", source.kind, new.key, why)
         for found in (old, new) if isinstance(old or new, GroupWorkload) or source.kind == "LeaderWorkerSet" else (new or old,):
             if found is not None:
                 self._tell(source, found)

@@ -28,6 +28,7 @@ __all__ = [
     "is_completed",
     "job_is_over",
     "makes_more",
+    "most_pods",
     "part_of",
     "parts",
     "still_to_come",
@@ -114,6 +115,11 @@ def parts(jobset: JobSet) -> list[str]:
         if is_exclusive(jobset, child.replicated):
             found += [f"{child.name}/{role}" for role in (LEADER, WORKERS)]
     return found
+
+
+def most_pods(jobset: JobSet) -> int:
+    """How many it can have at one time; a Job without any counts as one."""
+    return sum(max(each.replicas, 0) * max(_width(each.template.spec), 1) for each in jobset.spec.replicated_jobs)
 
 
 def is_exclusive(jobset: JobSet, replicated: ReplicatedJob) -> bool:

@@ -28,6 +28,7 @@ __all__ = [
     "group_size",
     "is_awaited",
     "is_exclusive",
+    "most_pods",
     "place_in_group",
 ]
 
@@ -73,6 +74,11 @@ def place_in_group(pod: Pod) -> Place | None:
 
 def is_exclusive(lws: LeaderWorkerSet) -> bool:
     return EXCLUSIVE in lws.metadata.annotations
+
+
+def most_pods(lws: LeaderWorkerSet) -> int:
+    """How many it can have at one time; a set of no groups counts as one of one."""
+    return max(lws.spec.replicas, 1) * max(lws.spec.leader_worker_template.size, 1)
 
 
 def group_size(lws: LeaderWorkerSet, pods: tuple[Pod, ...] = ()) -> int:

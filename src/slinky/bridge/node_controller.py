@@ -201,7 +201,7 @@ class NodeController:
                 await self._registry.refresh(name)
                 fresh = True
                 continue
-            if isinstance(action, Delete) and not action.again and await self._registry.is_named(name):
+            if isinstance(action, Delete) and await self._registry.is_named(name):
                 action = plan_node(self._snapshot(name, named=True))
             if action is None or isinstance(action, Refuse | Wait):
                 return self._rest(name, action)

@@ -167,7 +167,7 @@ def _renew(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeActio
     if not _takes_jobs(found):
         if not found.reason.startswith(OURS):
             return Wait("resumed", f"it was drained or put down by somebody else ({found.reason or 'no reason given'})")
-        return Wait("free", "its jobs have not ended") if found.is_busy else Delete(again=True)
+        return _wait_to_delete(now, found) or Delete(again=True)
     if found.is_busy and _only_grew(found, wanted):
         return Wait("free", "it has grown, and its jobs have not ended")
     if not now.may_renew:
@@ -178,11 +178,14 @@ def _renew(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeActio
 def _leave(now: NodeSnapshot, found: Node) -> NodeAction:
     if _takes_jobs(found):
         return Drain(f"{LEAVING} no Kubernetes node asks for it any more")
+    return _wait_to_delete(now, found) or Delete(again=False)
+
+
+def _wait_to_delete(now: NodeSnapshot, found: Node) -> Wait | None:
+    """Also where it is made again right after: in between the job could not be changed, and Slurm may refuse the new one."""
     if found.is_busy:
         return Wait("free", "its jobs have not ended")
-    if now.named:
-        return Wait("free", "a live job names it, and could not be changed any more without it")
-    return Delete(again=False)
+    return Wait("free", "a live job names it, and could not be changed any more without it") if now.named else None
 
 
 def _takes_jobs(found: Node) -> bool:

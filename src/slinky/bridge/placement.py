@@ -43,7 +43,7 @@ class PlacementError(Exception):
 
 def slots_of(tasks: int, task: PerTask, allocation: Allocation) -> list[Slot]:
     """One a task, in rank order. Raises PlacementError where the allocation has too little room."""
-    room = [_room(node, task, tasks) for node in allocation.nodes]
+    room = _rooms(tasks, task, allocation.nodes)
     if sum(room) < tasks:
         raise PlacementError(f"job {allocation.job_id} has room for {sum(room)} of {tasks} pods on {len(room)} nodes")
     found: list[Slot] = []
@@ -106,9 +106,19 @@ def place(uids: Sequence[str], task: PerTask, allocation: Allocation) -> list[Pl
     return assign(slots_of(len(uids), task, allocation), {}, uids)
 
 
-def _room(node: NodeAllocation, task: PerTask, most: int) -> int:
-    """How many pods this node's share holds. Slurm counts memory by task exactly; CPUs it may round up to whole cores."""
+def _rooms(tasks: int, task: PerTask, nodes: Sequence[NodeAllocation]) -> list[int]:
+    """How many pods each node's share holds. Slurm tells cores and not how many CPUs each has: as many as it takes, and where that does not come out even, cores do not count."""
+    cores = sum(len(node.cores) for node in nodes)
+    threads = -(-tasks * task.cpus // cores) if cores else 0
+    room = [_room(node, task, tasks, threads) for node in nodes]
+    return room if sum(room) >= tasks else [_room(node, task, tasks) for node in nodes]
+
+
+def _room(node: NodeAllocation, task: PerTask, most: int, threads: int = 0) -> int:
+    """Slurm counts memory by task exactly; CPUs it may round up to whole cores. Without `threads`, or where the node's cores are not told, these do not count."""
     room = node.memory // task.memory if task.memory else most
+    if threads and (cores := len(node.cores)):
+        room = min(room, cores * threads // task.cpus)
     for kind, each in task.kinds.items():
         room = min(room, sum(gres.count for gres in node.gres if _is(gres, kind)) // each)
     return min(room, most)

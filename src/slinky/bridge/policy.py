@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from slinky.bridge.annotations import JobSettings, suffix_of
+from slinky.bridge.gres_needs import too_few
 from slinky.bridge.keys import POLICY, SETTINGS
 from slinky.bridge.policy_settings import NAMED, PolicyGrant, PolicyRule, PriorityClass
 from slinky.bridge.settings import Settings, matches
@@ -33,7 +34,7 @@ class PolicyError(ValueError):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """What one namespace has and may. `defaults` and `allowed` are by key (`user`, `account`, …); `licenses` None is all."""
+    """What one namespace has and may. `defaults` and `allowed` are by key (`user`, `account`, …); `licenses` None is all. `gres` is the site's mapping: nobody may say fewer than his pods ask for."""
 
     namespace: str
     defaults: Mapping[str, str] = {}
@@ -49,6 +50,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 0
     signals: bool = True
     classes: Mapping[str, PriorityClass] = {}
+    gres: Mapping[str, str] = {}
 
     def refusals(self, said: JobSettings, priority_class: str = "", time_limit: int | None = None) -> list[str]:
         """What is asked for and not granted. `time_limit` is what holds where no annotation says one."""
@@ -69,9 +71,10 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     def settled(self, workload: Workload) -> Workload:
         """The workload as it is to be submitted. Its class is that of its first pod. Raises PolicyError."""
         priority_class = workload.pods[0].spec.priority_class_name if workload.pods else ""
-        if problems := self.refusals(workload.settings, priority_class, workload.time_limit):
+        said = workload.settings
+        if problems := [*self.refusals(said, priority_class, workload.time_limit), *too_few(said.gres, workload.everyone, self.gres)]:
             raise PolicyError(problems)
-        return msgspec.structs.replace(workload, settings=self.settle(workload.settings, priority_class, workload.time_limit))
+        return msgspec.structs.replace(workload, settings=self.settle(said, priority_class, workload.time_limit))
 
     def _names(self, said: JobSettings) -> Iterator[str]:
         for key, field in FIELDS.items():
@@ -154,6 +157,7 @@ class Policy:
         self._partition = settings.partition
         self._window = settings.windows.namespace
         self._signals = settings.checkpoint_signals
+        self._gres = settings.gres
         self._classes = {each.name: each for each in settings.priority_classes}
         said = [self._default, *self._rules]
         self.needs_labels = any(grant.from_labels for grant in said) or any(rule.selector is not None for rule in self._rules)
@@ -182,6 +186,7 @@ class Policy:
             window=said.window or self._window,
             signals=self._signals,
             classes=self._classes,
+            gres=self._gres,
         )
 
 

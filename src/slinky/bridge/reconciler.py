@@ -335,6 +335,7 @@ class Reconciler:
         self._metrics.forget(known)
         self.known.pop(key, None)
         self._teller.forget(key)
+        self.binder.forget(key)
         self.checkpoint(key, None, 0)
         self._add(self._window.leave(key))
 

@@ -1,7 +1,7 @@
 """From a JobSet or LeaderWorkerSet to the group of pods that a workload of it is. Pure.
 
 Comes in: the object, its Jobs and pods as they are now. Goes out: the part that a pod is of, the `PodGroup` of a part, and the keys of all parts, for whoever must look at them when the object changes. What must stay true: annotations on the
-object speak for all of its pods; those of a template do not override them.
+object speak for all of its pods; those of a template do not override them; what is made here is never as long as a user likes: of a set of more than `MOST_PODS` nothing is known.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,9 +12,16 @@ from slinky.bridge.leaderworkersets import LeaderWorkerSet, place_in_group
 from slinky.bridge.workload import PART, PodGroup, WorkloadKey, asks_for_gang, completion_index
 from slinky.kube.objects import Job, Pod
 
-__all__ = ["Root", "group_of_root", "keys_of_root", "part_in", "says_the_same"]
+__all__ = ["MOST_PODS", "Root", "group_of_root", "keys_of_root", "part_in", "says_the_same", "too_many"]
 
 Root = JobSet | LeaderWorkerSet
+MOST_PODS = 100_000  # of one set, at one time
+
+
+def too_many(root: Root) -> str:
+    """What is wrong where it asks for more pods than one set may have; empty as a rule."""
+    count = jobsets.most_pods(root) if isinstance(root, JobSet) else leaderworkersets.most_pods(root)
+    return f"it asks for {count:,} pods, and may ask for {MOST_PODS:,} at most: make several of it" if count > MOST_PODS else ""
 
 
 def part_in(root: Root, pod: Pod) -> str:
@@ -31,7 +38,9 @@ def part_in(root: Root, pod: Pod) -> str:
 
 
 def group_of_root(root: Root, part: str, jobs: Iterable[Job] = (), pods: Sequence[Pod] = ()) -> PodGroup | None:
-    """`jobs` are those that it owns, `pods` those of this part. Without a part: what can be said of all of it, which is its annotations, and whether it is a gang."""
+    """`jobs` are those that it owns, `pods` those of this part. Without a part: what can be said of all of it, which is its annotations, and whether it is a gang. None where it has no such part, or asks for too many pods."""
+    if too_many(root):
+        return None
     said, gang = root.metadata.annotations, asks_for_gang(root.metadata, default=True)
     if not part:
         return PodGroup(metadata=root.metadata, min_count=1, builtin=False, gang=gang, annotations=said)
@@ -41,7 +50,9 @@ def group_of_root(root: Root, part: str, jobs: Iterable[Job] = (), pods: Sequenc
 
 
 def keys_of_root(root: Root) -> list[WorkloadKey]:
-    """All workloads that it can have."""
+    """All workloads that it can have; none where it asks for too many pods."""
+    if too_many(root):
+        return []
     kind, meta = ("JobSet" if isinstance(root, JobSet) else "LeaderWorkerSet"), root.metadata
     if isinstance(root, JobSet):
         names = jobsets.parts(root)
@@ -85,6 +96,8 @@ def _group_of_lws(root: LeaderWorkerSet, part: str, pods: tuple[Pod, ...]) -> Po
     if not index.isdigit():
         return None
     group, size = int(index), leaderworkersets.group_size(root, pods)
+    if size > MOST_PODS:  # as its pods say, which is an annotation
+        return None
     least = {"leader": 1, "workers": max(size - 1, 1)}.get(role, size)
     coming: tuple[Pod, ...] = ()
     if not role and leaderworkersets.follows(root):

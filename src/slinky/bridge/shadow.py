@@ -175,6 +175,8 @@ class ShadowTeller(Teller):
             await self._shadow.write(await self._reasons())
         except KubeError as error:
             log.warning("the report of shadow mode cannot be written (%s); again in %g s", error, self._seconds)
+        except Exception:  # a report is never worth the end of what it tells of
+            log.exception("the report of shadow mode cannot be made; again in %g s", self._seconds)
 
     async def _reasons(self) -> dict[WorkloadKey, str]:
         """Why those that wait longest do."""

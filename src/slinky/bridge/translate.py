@@ -17,6 +17,7 @@ import msgspec
 
 from slinky.bridge.annotation_values import Moment
 from slinky.bridge.eligibility import within_gang
+from slinky.bridge.gres_needs import gres_of
 from slinky.bridge.marker import comment_for
 from slinky.bridge.needs import Needs, needs_of
 from slinky.bridge.quantities import mebibytes, whole
@@ -136,7 +137,7 @@ def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescriptio
     """As one job, with the largest needs for all."""
     said = workload.settings
     needs = _largest(needs_of(pod) for pod in workload.everyone)
-    cpus = said.cpus_per_task or max(whole(needs.cpu), 0) or site.default_cpus
+    cpus = max(said.cpus_per_task or 0, whole(needs.cpu)) or site.default_cpus
     job = JobDescription(
         name=(said.job_name or f"{workload.namespace}/{workload.name}")[:MOST_NAME],
         partition=said.partition or site.partition,
@@ -158,27 +159,26 @@ def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescriptio
         current_working_directory="/tmp",  # noqa: S108
         admin_comment=_comment(workload, site, attempt),
     )
-    job = _with_memory(job, workload, mebibytes(needs.memory) or site.default_memory_mib)
+    job = _with_memory(job, workload, mebibytes(needs.memory), site)
     job = _with_gres(job, workload, needs, site)
     return _with_wishes(_with_nodes(job, workload), workload)
 
 
-def _with_memory(job: JobDescription, workload: Workload, per_pod: int) -> JobDescription:
+def _with_memory(job: JobDescription, workload: Workload, asked: int, site: Site) -> JobDescription:
+    """`asked` is a pod's, in MiB. What the annotation says is per node: for as many pods as the user wants there, and one at least."""
     if workload.settings.memory_per_node:
-        return msgspec.structs.replace(job, memory_per_node=workload.settings.memory_per_node)
+        return msgspec.structs.replace(job, memory_per_node=max(workload.settings.memory_per_node, asked))
+    per_pod = asked or site.default_memory_mib
     if not workload.is_gang:
         return msgspec.structs.replace(job, memory_per_node=per_pod)
     return msgspec.structs.replace(job, memory_per_cpu=-(-per_pod // (job.cpus_per_task or 1)))
 
 
 def _with_gres(job: JobDescription, workload: Workload, needs: Needs, site: Site) -> JobDescription:
-    """What the annotation says is per node and as it stands; what the pods ask for is per task."""
+    """What the annotation says is per node and as it stands (`gres_needs` has judged it); what the pods ask for is per task."""
     if workload.settings.gres:
         return msgspec.structs.replace(job, tres_per_node=_as_tres(workload.settings.gres))
-    counts: dict[str, int] = {}
-    for resource, gres in sorted(site.gres.items()):
-        if count := whole(needs.of(resource)):
-            counts[gres] = counts.get(gres, 0) + count
+    counts = gres_of(needs, site.gres)
     if not counts:
         return job
     return msgspec.structs.replace(job, tres_per_task=",".join(f"gres/{gres}:{count}" for gres, count in counts.items()))

@@ -52,7 +52,7 @@ async def release_of(kube: Client) -> tuple[int, int]:
 
 
 class Watches:
-    """`touched(key)` is called for a workload of which something changed, `namespace_changed(name)` where its labels did. In shadow mode `played` is the cluster as it would be."""
+    """`touched(key)` is called for a workload of which something changed, `look(key)` for one whose root did, if there is such a workload, `namespace_changed(name)` where its labels did. In shadow mode `played` is the cluster as it would be."""
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class Watches:
         metrics: KubeMetrics,
         *,
         touched: Callable[[WorkloadKey], None],
+        look: Callable[[WorkloadKey], None],
         namespace_changed: Callable[[str], None],
     ) -> None:
         self._metrics = metrics
@@ -84,7 +85,7 @@ class Watches:
             lambda group: self.membership.group_changed(group),
             jobs=self._jobs.cache,
             members=lambda key: self.membership.pods(key),
-            look=touched,
+            look=look,
         )
         self.membership = Membership(self.pods, self._jobs.cache, touched, self.groups.get, self.groups.part)
         self.grants = Grants(Policy(settings), self._namespaces.cache, namespace_changed)

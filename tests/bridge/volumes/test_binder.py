@@ -282,3 +282,13 @@ async def test_a_claim_for_one_pod_alone_is_taken_from_the_decision_on(bench: Be
     bench.put(a_pod("first", "c", node="n1", phase="Succeeded"))
     assert TWO in bench.woken
     assert bench.binder.hold(TWO, [second]) == ""
+
+
+@in_the_bench
+async def test_a_workload_that_is_gone_waits_for_no_claim(bench: Bench) -> None:
+    assert bench.binder.hold(ONE, [a_pod("p", "c")])
+    bench.binder.forget(ONE)
+    bench.binder.forget(TWO)  # which never waited
+    bench.woken.clear()
+    bench.put(a_claim("c"), a_class("another"))
+    assert ONE not in bench.woken

@@ -97,6 +97,10 @@ class VolumeBinder:
         self._since.pop(key, None)
         self._volumes.await_nothing(key)
 
+    def forget(self, key: WorkloadKey) -> None:
+        """Nothing is left of it: whatever becomes of the claims that it waited for is no reason to look at it. What was begun is given back before."""
+        self._volumes.await_nothing(key)
+
     def unbound(self, pod: Pod) -> None:
         """Its binding failed."""
         if pod.spec.volumes:
