@@ -5,7 +5,7 @@ CACHE := $(or $(SLINKY_CACHE),$(HOME)/.cache/slinky)
 UV := $(shell command -v uv || echo $(CACHE)/uv/bin/uv)
 RUN := .venv/bin
 PYTEST := $(RUN)/pytest
-TWO := -n 2 --dist loadfile  # processes, each with a sandbox of its own: these tests wait more than they compute
+SEVERAL := -n 3 --dist loadfile  # processes, each with a sandbox of its own: these tests wait more than they compute
 
 .PHONY: help setup lint test test-fast test-all demo bench clean
 
@@ -26,12 +26,12 @@ lint: setup  ## style, types, layers
 	$(RUN)/lint-imports
 
 test: lint  ## lint, then the fast tests, then the tests on the sandbox
-	$(PYTEST) $(TWO) -m "not sandbox and not long"
+	$(PYTEST) $(SEVERAL) -m "not sandbox and not long"
 	$(PYTEST) -m "sandbox and not long" tests/sandbox  # which look at the whole machine; and show how far the first build is
-	$(PYTEST) $(TWO) -m "sandbox and not long" --ignore tests/sandbox
+	$(PYTEST) $(SEVERAL) -m "sandbox and not long" --ignore tests/sandbox
 
 test-fast: lint  ## lint and the tests that need no sandbox (seconds)
-	$(PYTEST) $(TWO) -m "not sandbox and not long"
+	$(PYTEST) $(SEVERAL) -m "not sandbox and not long"
 
 test-all: lint  ## everything, the long ones too (hours)
 	$(PYTEST)

@@ -53,6 +53,7 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
         ("admission: {url: 'http://x'}", "admission.url is 'http://x'; the API server calls https only"),
         ("nodes: {featureLabels: {zone: 'a|b'}}", "nodes.featureLabels.zone is 'a|b'; it must be what a feature"),
         ("nodes: {featureLabels: {a: z, b: z}}", "nodes.featureLabels.a is 'z', and so is another's"),
+        ("leader: {seconds: 1}", "leader.seconds is 1; it must be 3 or more"),
         ("gres: {cpu: gpu}", "gres.cpu: Slurm counts cpu by itself"),
         ("gres: {x/y: 'gpu:8'}", "gres.x/y is 'gpu:8'; it must be a GRES as Slurm names it"),
         ("gres: {x/y: 'gpu:a:b'}", "gres.x/y is 'gpu:a:b'"),

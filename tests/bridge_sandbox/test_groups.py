@@ -40,7 +40,8 @@ class Watching:
         self.membership = Membership(self.pods.cache, self.jobs.cache, self.touched.append, self.groups.get)
 
     def _group_changed(self, key: WorkloadKey) -> None:
-        self.told.append(key)
+        if key.namespace == self.namespace:
+            self.told.append(key)
         self.membership.group_changed(key)
 
     def key(self, kind: str, name: str) -> WorkloadKey:

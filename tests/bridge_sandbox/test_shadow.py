@@ -243,13 +243,18 @@ async def test_the_webhook_of_a_shadow_changes_and_refuses_nothing(trial: Trial,
     await trial.is_untouched()
     manifest = tmp_path / "pod.json"
     manifest.write_bytes(msgspec.json.encode(team.pod("typo2", said={"acount": "x"})))
-    done = await asyncio.create_subprocess_exec(
-        str(sandbox.folder / "bin/kubectl"),
-        *("create", "-n", team.namespace, "--dry-run=server", "-f", str(manifest)),
-        env=os.environ | sandbox.exports(),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    _, said = await done.communicate()
-    assert done.returncode == 0
-    assert "Warning: slurm-bridge would refuse it: annotation" in said.decode()
+
+    async def warned() -> bool:
+        """The API server hears of a webhook a moment after it was made, and asks it from then on."""
+        done = await asyncio.create_subprocess_exec(
+            str(sandbox.folder / "bin/kubectl"),
+            *("create", "-n", team.namespace, "--dry-run=server", "-f", str(manifest)),
+            env=os.environ | sandbox.exports(),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await done.communicate()
+        assert done.returncode == 0
+        return "Warning: slurm-bridge would refuse it: annotation" in said.decode()
+
+    await team.until("people were warned", warned)
     await bridge.stop("admission")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slinky.bridge.keys import JOB_ID
-from slinky.kube import EVENTS, NODES
+from slinky.kube import EVENTS, NODES, PODS
 from slinky.sandbox.bridge import SandboxBridge
 from slinky.slurm import JobState, expand
 from tests.bridge_sandbox.conftest import Team
@@ -176,13 +176,17 @@ async def test_a_node_that_is_full_of_somebody_elses_pods_is_left_out(team: Team
 
 
 async def test_a_node_that_fills_up_before_the_pod_is_bound_is_given_up_after_a_while(team: Team) -> None:
-    first = team.partition.nodes[0]
+    """And where all are full of somebody else's pods, it waits in the bridge until one is not."""
+    nodes = team.partition.nodes
     await let_start(team, yes=False)
     await team.create(team.pod("ours", cpus=4))
     await team.until_labelled("ours")
-    await team.create(with_spec(team.pod("foreign", cpus=62), nodeName=first, schedulerName="somebody-else"))
+    for node in nodes:
+        await team.create(with_spec(team.pod(f"foreign-{node}", cpus=62), nodeName=node, schedulerName="somebody-else"))
     await let_start(team, yes=True)
     await team.until_condition("ours", "NodeNotFree")
-    [pod] = await team.until_running("ours")
-    assert pod.spec.node_name != first
+    assert "none of the 4 nodes" in await team.until_condition("ours", "Parked")
     await until_event(team, "ours", "Requeued")
+    await team.kube.delete(PODS, f"foreign-{nodes[2]}", team.namespace, grace_seconds=0)
+    [pod] = await team.until_running("ours")
+    assert pod.spec.node_name == nodes[2]

@@ -151,6 +151,12 @@ class LeaderSettings(_Section, frozen=True):
 
     elect: Annotated[bool, Help("Elect a leader; without it, be sure that one process runs.")] = True
     name: Annotated[str, Help("Name of the Lease.")] = "slurm-bridge"
+    seconds: Annotated[
+        float,
+        Help(
+            "How long another waits after a leader's last sign of life before it takes over; the leader itself steps down after two thirds of that."
+        ),
+    ] = 15.0
 
 
 class StatusSettings(_Section, frozen=True):

@@ -55,6 +55,8 @@ def _wrong(settings: Settings) -> Iterator[str]:
         yield "windows.namespace and windows.total must be 1 or more, or nothing would ever be submitted"
     if settings.gangs.replacement_seconds < 0:
         yield f"gangs.replacementSeconds is {settings.gangs.replacement_seconds:g}; it must be 0 (give back at once) or more"
+    if settings.leader.seconds < 3:
+        yield f"leader.seconds is {settings.leader.seconds:g}; it must be 3 or more, or a slow API server would cost the lead"
     yield from _wrong_names(settings)
     yield from mistakes(settings.policy, settings.priority_classes)
     if settings.volumes.bind_seconds <= 0:
