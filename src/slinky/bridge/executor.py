@@ -74,7 +74,7 @@ class Executor:
 
     async def site_for(self, workload: Workload) -> Site:
         """The site as it is for this workload: without hetjobs, where it would be one and the server has none."""
-        if len(components(workload, self.site)) > 1 and (why := await self._hetjobs.lacking()):
+        if workload.is_gang and len(components(workload, self.site)) > 1 and (why := await self._hetjobs.lacking()):
             return msgspec.structs.replace(self.site, no_hetjobs=why)
         return self.site
 

@@ -27,7 +27,8 @@ class KubernetesJudgement:
 
     def is_fleeting(self, pod: Pod) -> bool:
         """Whether a node refuses it for what other pods there are or take: that may change when they do."""
-        return self._ledger.is_short(pod) or len(self._surroundings.refusals(pod)) > len(self._surroundings.node_refusals(pod))
+        refused = self._surroundings.refusals(pod)
+        return self._ledger.is_short(pod) or (bool(refused) and len(refused) > len(self._surroundings.node_refusals(pod)))
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
         return self._surroundings.first_refusal(placements)

@@ -22,6 +22,10 @@ HUGE_PAGES = "hugepages-"
 
 Amounts = dict[str, Fraction]
 
+# Pods of one template share these parts, and are asked about several times each. What is remembered holds the parts too, so that their names stay theirs.
+MOST_REMEMBERED = 1024
+_REMEMBERED: dict[tuple[int, ...], tuple[object, "Needs"]] = {}
+
 
 class Needs(msgspec.Struct, frozen=True):
     """By Kubernetes' name of the resource; what is not asked for is not there."""
@@ -42,7 +46,15 @@ class Needs(msgspec.Struct, frozen=True):
 
 def needs_of(pod: Pod) -> Needs:
     """Of a pod that is to be scheduled. Raises QuantityError only where the API server let a malformed quantity pass, which it does not."""
-    return _needs(pod, _requests)
+    spec = pod.spec
+    parts = (spec.containers, spec.init_containers, spec.overhead, spec.resources)
+    names = (id(spec.containers), id(spec.init_containers), id(spec.overhead), id(spec.resources))
+    known = _REMEMBERED.get(names)
+    if known is None:
+        if len(_REMEMBERED) >= MOST_REMEMBERED:
+            _REMEMBERED.clear()
+        known = _REMEMBERED[names] = (parts, _needs(pod, _requests))
+    return known[1]
 
 
 def counted_of(pod: Pod) -> Needs:

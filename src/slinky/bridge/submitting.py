@@ -107,8 +107,10 @@ class Submitter:
         known.where = whereabouts
         known.is_for(workload.uids)
         known.submitted_at = asyncio.get_running_loop().time()
-        if not submission.components and (
-            why := one_for_all(workload, site) or one_for_all(workload, await self._executor.site_for(workload))
+        if (
+            workload.is_gang
+            and not submission.components
+            and (why := one_for_all(workload, site) or one_for_all(workload, await self._executor.site_for(workload)))
         ):
             self._teller.one_for_all(workload.pods[:1], why)
         self._metrics.submitted(workload.pods)
