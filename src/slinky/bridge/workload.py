@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import msgspec
 
 from slinky.bridge.annotations import JobSettings, read_settings
-from slinky.bridge.jobsets import JOB_GLOBAL_INDEX, JOBSET_GROUP, JOBSET_NAME, JOBSET_UID, still_to_come
+from slinky.bridge.jobsets import JOB_GLOBAL_INDEX, JOBSET_GROUP, JOBSET_NAME, JOBSET_UID, still_to_come, succeeded_of
 from slinky.bridge.keys import APART, GANG
 from slinky.bridge.leaderworkersets import LWS_NAME, place_in_group
 from slinky.kube.objects import Job, Meta, Pod
@@ -233,6 +233,7 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
 
     Raises AnnotationError where the annotations on its root are wrong, which admission refuses, but which may have been there before it.
     """
+    pods = tuple(pods)
     alive = sorted((pod for pod in pods if not pod.is_over and pod.metadata.deletion_timestamp is None), key=rank_of)
     if not alive:
         return None
@@ -250,7 +251,7 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
             key=key,
             name=key.object_name,
             pods=tuple(alive),
-            size=max(still_to_come(job, {}), 1),
+            size=max(still_to_come(job, succeeded_of(pods)), 1),  # its status may count them a moment later
             settings=read_settings(job.metadata.annotations),
             time_limit=_minutes(job.spec.active_deadline_seconds),
             first_ranks={job.metadata.name: (0, width)},

@@ -6,6 +6,7 @@ dead; no log grows beyond `LOG_BYTES`; and when the keeper ends, by whatever sig
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -143,7 +144,8 @@ class Keeper:
         if state is None:
             raise RuntimeError(f"no part {name!r}; there is {', '.join(self._parts) or 'none'}")
         if state.exit_code is None:
-            os.kill(state.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it ended a moment ago, as will be seen
+                os.kill(state.pid, number)
 
     async def _run(self, name: str, command: list[str]) -> str:
         """A short command of the sandbox's own set-up, on a machine."""
