@@ -39,6 +39,7 @@ class Maker:
         self.namespaces = [f"{prefix}-ns{index}" for index in range(3)]
         self.nodes: list[str] = []
         self._random = random.Random(seed)
+        self._taken: set[tuple[str, int, str]] = set()  # host ports of pods that were placed
         self._count = 0
 
     def maybe(self, chance: float) -> bool:
@@ -100,7 +101,16 @@ class Maker:
         affinity = spec.get("affinity", {})
         spec["affinity"] = {"podAntiAffinity": affinity["podAntiAffinity"]} if "podAntiAffinity" in affinity else {}
         spec |= {"nodeName": self.one(self.nodes), "tolerations": TOLERANT, "schedulerName": self.one(schedulers)}
+        self._without_clashes(spec)
         return document
+
+    def _without_clashes(self, spec: Document) -> None:
+        """No port twice on a node: of two pods that have it, kube-scheduler forgets it when one goes (it keeps a set, and no count), and the kubelet would refuse the next."""
+        for container in (*spec["containers"], *spec.get("initContainers", ())):
+            ports = container.get("ports", [])
+            names = {id(port): (spec["nodeName"], port["hostPort"], port["protocol"]) for port in ports}
+            container["ports"] = [port for port in ports if names[id(port)] not in self._taken]
+            self._taken |= set(names.values())
 
     # Pods that look for a node
 
