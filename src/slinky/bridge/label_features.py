@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from slinky.kube.objects import Pod, SelectorRequirement
+from slinky.bridge.eligibility import label_rules
+from slinky.bridge.eligibility.selectors import Requirement
+from slinky.kube.objects import Pod
 
 __all__ = ["ANYWHERE", "Constraint", "constraint_of", "features_from", "is_plain"]
 
@@ -57,21 +59,16 @@ def features_from(labels: Mapping[str, str], mapped: Mapping[str, str]) -> list[
 
 def constraint_of(pod: Pod, mapped: Mapping[str, str], features: Collection[str]) -> Constraint:
     """What of the pod's nodeSelector and required node affinity can be said in `features`, which are those that Slurm's nodes have."""
-    if not mapped:
+    rules = label_rules(pod) if mapped else None
+    if rules is None:
         return ANYWHERE
-    always = [
-        _said(SelectorRequirement(key=key, operator="In", values=(value,)), mapped, features)
-        for key, value in pod.spec.node_selector.items()
-    ]
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    terms = affinity.required.node_selector_terms if affinity and affinity.required else ()
-    ways = [
-        [_said(wish, mapped, features) for wish in term.match_expressions] for term in terms if term.match_expressions or term.match_fields
-    ]
-    found = [_way([*always, *way]) for way in ways] if terms else [_way(always)]
+    found = [_way([_said(wish, mapped, features) for wish in alternative.labels]) for alternative in rules]
     possible = tuple(way for way in found if way is not None)
-    if len(possible) > 1 and any(len(choice) > 1 for way in possible for choice in way):
-        return Constraint((_way(always) or (),))  # Slurm reads no alternatives within alternatives
+    if len(possible) > 1 and any(
+        len(choice) > 1 for way in possible for choice in way
+    ):  # Slurm reads no choice within alternatives: what all have in common can be said
+        common = [wish for wish in rules[0].labels if all(wish in alternative.labels for alternative in rules)]
+        return Constraint((_way([_said(wish, mapped, features) for wish in common]) or (),))
     return Constraint(possible)
 
 
@@ -80,7 +77,7 @@ def is_plain(text: str) -> bool:
     return _PLAIN.fullmatch(text) is not None
 
 
-def _said(wish: SelectorRequirement, mapped: Mapping[str, str], features: Collection[str]) -> Choice | None:
+def _said(wish: Requirement, mapped: Mapping[str, str], features: Collection[str]) -> Choice | None:
     """The features of which a node must have one; None where it cannot be said."""
     prefix = mapped.get(wish.key)
     if prefix is None:
