@@ -1,11 +1,12 @@
 """JobSets as their real controller runs them: each start-up policy, each failure policy, its success policy, suspended and gated."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from slinky.bridge.keys import JOB_ID, SETTINGS
-from slinky.kube import PODS, PatchKind
+from slinky.kube import PODS, ConflictError, NotFoundError, PatchKind, Resource
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import JobState
 from tests.bridge_sandbox.conftest import Team, open_team
@@ -165,6 +166,51 @@ async def test_with_exclusive_topology_each_jobs_leader_comes_first(team: Team) 
         workers = await team.slurm.jobs.get(job_id(own[1:]))
         assert [job.name for job in (leader, workers)] == [f"{team.namespace}/x-x-w-{number}-{role}" for role in ("leader", "workers")]
         assert (leader.tasks, workers.tasks) == (1, 2)
+
+
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", dict, namespaced=False)
+TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "trainjobs", dict)
+TRAIN_JOB_KIND = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "trainjobs.trainer.kubeflow.org"},
+    "spec": {
+        "group": "trainer.kubeflow.org",
+        "scope": "Namespaced",
+        "names": {"kind": "TrainJob", "plural": "trainjobs", "singular": "trainjob"},
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+async def test_a_train_job_is_scheduled_as_the_jobset_that_it_owns(team: Team) -> None:
+    """With no word about its kind anywhere in the bridge."""
+    with suppress(ConflictError):
+        await team.kube.create(CRDS, TRAIN_JOB_KIND)
+    uids: list[str] = []
+
+    async def create() -> bool:
+        document = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "llm"}}
+        try:
+            uids.append((await team.kube.create(TRAIN_JOBS, document, team.namespace))["metadata"]["uid"])
+        except NotFoundError:
+            return False
+        return True
+
+    await team.until("its kind was served", create)
+    owned = jobset(team, "llm", replicated(team, "node", 1, 3, run_for=FOR_EVER))
+    owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "llm", "uid": uids[0]}
+    owned["metadata"]["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
+    await team.create(owned)
+    pods = await until_bound(team, "llm-", 3)
+    assert (procids(pods), (await team.slurm.jobs.get(job_id(pods))).name) == ([0, 1, 2], f"{team.namespace}/llm")
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(500, marks=pytest.mark.long)])
