@@ -81,6 +81,8 @@ class World:
         self.labels_go_along = True
         self.labels_written = 0  # by themselves
         self.takes_labels = True  # with a Binding
+        self.budget = ""  # what the disruption budget of all pods says to an eviction
+        self.reasons: dict[str, str] = {}  # of evictions, by pod
         self.slurm_nodes = ["n"]
         self.priorities: dict[int, int] = {}
         self.given = ["n"]  # to each job
@@ -211,8 +213,18 @@ class World:
         self.pods.put(msgspec.structs.replace(now, spec=msgspec.structs.replace(now.spec, node_name=node)))
         return True
 
-    async def evict(self, pod: Pod, _: str) -> None:
+    async def evict(self, pod: Pod, reason: str, _: str) -> str:
+        if self.budget:
+            self.acts.append(f"refused {pod.metadata.name}")
+            return self.budget
         self.acts.append(f"evict {pod.metadata.name}")
+        self.reasons[pod.metadata.name] = reason
+        self.delete(pod.metadata.name)
+        return ""
+
+    async def remove(self, pod: Pod, reason: str, _: str) -> None:
+        self.acts.append(f"remove {pod.metadata.name}")
+        self.reasons[pod.metadata.name] = reason
         self.delete(pod.metadata.name)
 
     async def release(self, pod: Pod) -> bool:
@@ -223,7 +235,7 @@ class World:
             self.change(pod.metadata.name, finalizers=())
         return True
 
-    async def end_job(self, job_id: int, exit_code: int | None, _: str, *, running: bool, components: object = None) -> None:  # noqa: ARG002
+    async def end_job(self, job_id: int, exit_code: int | None, _: str, **__: object) -> None:
         self.acts.append(f"end {job_id} {exit_code}")
         self.set_job(job_id, "CANCELLED")
 

@@ -153,7 +153,7 @@ class History(RuleBasedStateMachine):
                 there = [p for p in self.pods.values() if p.state == "bound" and p.job_id == job.job_id and p.rank == placement.slot.rank]
                 assert not there, "a slot holds one pod"
                 pod.state, pod.node, pod.rank = "bound", placement.node, placement.slot.rank
-            case Evict(uid, _):
+            case Evict(uid):
                 pod = self.pods[uid]
                 owner = self.jobs.get(self.known)
                 assert owner is not None
@@ -168,7 +168,7 @@ class History(RuleBasedStateMachine):
                 del self.pods[uid]
             case EndJob(job_id, code, _):
                 job = self.jobs[job_id]
-                assert not self.awaited or self.broken, "a job is kept while others are awaited"
+                assert not self.awaited or self.broken or job.state == "ending", "a job is kept while others are awaited"
                 running = [p for p in self.pods.values() if p.state == "bound" and p.job_id == job_id]
                 assert not running, "a job ends when none of its pods runs"
                 job.state, job.why = "over", f"ended with {code}"
@@ -254,8 +254,6 @@ class History(RuleBasedStateMachine):
             for pod in self.in_state("bound"):
                 if pod.deleting:
                     pod.state = "over"
-            for job in self.live("ending"):
-                job.state = "over"
             for action in plan(self.snapshot()):
                 self.carry_out(action, "done")
         assert all(not pod.finalizer or pod.state != "over" for pod in self.pods.values()), "no finalizer is left on a pod that is over"
@@ -269,6 +267,7 @@ TestHistory = History.TestCase
 TestHistory.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 
 WAITING = PodView(uid="a", state="waiting")
+WAITING_C = PodView(uid="c", state="waiting")
 PLACE = Placement(uid="a", slot=Slot(node="n1", rank=0, local_rank=0))
 
 
@@ -332,6 +331,20 @@ def test_a_failure_is_told_also_where_the_others_were_deleted_for_it() -> None:
     )
     assert plan(Snapshot(pods=[failed, deleted], size=2, job=job)) == [EndJob(7, 3, "all pods have ended")]
     assert plan(Snapshot(pods=[deleted], size=2, job=job)) == [EndJob(7, None, "no pod is left that could run")]
+
+
+def test_a_job_that_is_ending_is_ended_when_its_containers_are_gone_and_not_before() -> None:
+    ending = JobView(job_id=7, state="ending", why="preempted", reason="SlurmPreempted", until=9.0, tasks=2)
+    pods = [PodView(uid="a", state="bound", job_id=7), PodView(uid="b", state="over", job_id=7, deleting=True), WAITING_C]
+    now = Snapshot(pods=pods, size=2, job=ending, awaited=True)
+    assert plan(now) == [Release("b"), Evict("a", "SlurmPreempted", "preempted", 9.0)]
+    going = msgspec.structs.replace(pods[0], deleting=True)
+    assert plan(but(now, pods=[going, *pods[1:]])) == [Release("b")]
+    gone = msgspec.structs.replace(going, state="over")
+    assert plan(but(now, pods=[gone])) == [EndJob(7, None, "preempted")], "whoever is awaited gets another job"
+    assert plan(but(now, pods=[PodView(uid="a", state="waiting", job_id=7, deleting=True)])) == [EndJob(7, None, "preempted")]
+    by_itself = PodView(uid="a", state="over", job_id=7, exit_code=0)
+    assert plan(but(now, pods=[by_itself])) == [EndJob(7, 0, "all pods have ended")]
 
 
 def test_what_runs_is_left_running_when_slurm_forgets() -> None:

@@ -66,7 +66,8 @@ async def test_nothing_is_done_to_another_pod_of_that_name(acts: Acts) -> None:
     await acts.executor.label(another(pod), 7)
     assert not await acts.executor.bind(another(pod), "kwok-00", {}, 7)
     assert not await acts.executor.release(another(pod))
-    await acts.executor.evict(another(pod), "never")
+    await acts.executor.evict(another(pod), "SlurmCancelled", "never")
+    await acts.executor.remove(another(pod), "SlurmCancelled", "never")
     now = await acts.get("p")
     assert JOB_ID not in now.metadata.labels
     assert FINALIZER in now.metadata.finalizers

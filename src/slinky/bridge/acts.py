@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from slinky.bridge.evictions import Evictions
 from slinky.bridge.executor import Executor
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
@@ -22,7 +23,8 @@ log = logging.getLogger(__name__)
 
 
 class Acts:
-    def __init__(self, executor: Executor, submitter: Submitter, poller: JobPoller, metrics: BridgeMetrics) -> None:
+    def __init__(self, executor: Executor, submitter: Submitter, poller: JobPoller, metrics: BridgeMetrics, evictions: Evictions) -> None:
+        self.evict = evictions.evict
         self._executor = executor
         self._submitter = submitter
         self._poller = poller
@@ -30,10 +32,12 @@ class Acts:
 
     async def end(self, job_id: int, exit_code: int | None, why: str, now: Snapshot, known: Known) -> None:
         known.ending_since = known.ending_since or asyncio.get_running_loop().time()
-        running = now.job is not None and now.job.state == "running"
+        running = now.job is not None and now.job.state in ("running", "ending")
         components = exit_codes(now.pods, known.submission, now.outcomes) if known.submission else {}
-        await self._executor.end_job(job_id, exit_code, why, running=running, components=components)
-        known.over, known.why = True, f"Slurm job {job_id} was ended: {why}"
+        await self._executor.end_job(
+            job_id, exit_code, why, running=running, components=components, noted=now.job is not None and now.job.state == "ending"
+        )
+        known.over, known.why, known.reason = True, f"Slurm job {job_id} was ended: {why}", "SlurmJobEnded"
         self._metrics.ended(known)
         self._poller.forget(known.job_ids)
         self._poller.look_soon()

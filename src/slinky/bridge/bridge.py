@@ -185,6 +185,7 @@ class Bridge:
                 feature_labels=settings.nodes.feature_labels,
                 volumes=binder(),
                 gangs=settings.gangs,
+                eviction=settings.eviction,
             )
             if settings.gangs.write_status and played is None:
                 leadership.also(GroupStatus(kube, pods, watches.groups, settings.status, self._may_act).run, "group status")
@@ -194,8 +195,8 @@ class Bridge:
             volumes.changed = leadership.storage_changed
             watches.ledger.freed, watches.ledger.taken = leadership.node_freed, leadership.node_taken
             if events is not None:
-                leadership.also_checkpoints(
-                    Checkpoints(kube, slurm, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
+                leadership.also_endings(
+                    Checkpoints(kube, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
                 )
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)

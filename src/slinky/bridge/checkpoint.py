@@ -1,8 +1,8 @@
 """The checkpoint signal: `slurmjob.slinky.slurm.net/signal: USR1@300` reaches the containers that many seconds before their job's time is up, or as soon as Slurm announces that the job is preempted.
 
-Comes in: each look of the reconciler at a workload that asks for it, and the job's own record (its end, and when it was preempted), asked for as its end comes near, at a limited rate. Goes out: the signal to process 1 of each container that runs,
+Comes in: each look of the reconciler at a workload that asks for it, and the job's own record (its end, and when it was preempted), each time that one is read (`endings`). Goes out: the signal to process 1 of each container that runs,
 by a command in the container; what was done stands in an annotation on the pod, in an Event and in a metric. What must stay true: early rather than late; once for each pod and end of its job, after a restart too (twice
-rather than never); Slurm is never asked to send a signal itself, which would make nodes without a slurmd unusable; nothing of a pod's way waits for this.
+rather than never), and before the pod is evicted; Slurm is never asked to send a signal itself, which would make nodes without a slurmd unusable; nothing of a pod's way waits for this.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter
 
 from slinky.bridge.delivery import Delivery, deliver
+from slinky.bridge.ends import End
 from slinky.bridge.keys import SIGNALLED
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import PODS, Client, ConflictError, EventRecorder, InvalidError, NotFoundError, Pod, WorkQueue, reference
-from slinky.slurm import Job, SlurmClient, SlurmError
-from slinky.slurm import NotFoundError as NoSuchJobError
+from slinky.kube import PODS, Client, ConflictError, EventRecorder, InvalidError, NotFoundError, Pod, reference
+from slinky.slurm import Job
 
 __all__ = ["Asked", "Checkpoints", "Occasion", "next_occasion", "signals_counter"]
 
@@ -30,7 +30,6 @@ LONGEST_LOOK = 15.0  # a preemption, or a limit that was made shorter, is notice
 AGAIN_SECONDS = 2.0  # where no container runs yet, or one could not be reached
 MOST_TRIES = 5
 MOST_TOLD = 100_000
-LOOKS_PER_SECOND = 5.0
 AT_ONCE = 16  # pods of a gang side by side
 
 
@@ -75,12 +74,11 @@ def signals_counter(registry: CollectorRegistry) -> Counter:
 
 
 class Checkpoints:
-    """`pods(key)` are a workload's; `is_signalled(job_id)` whether Slurm is sending the job a signal right now, by what is polled anyway."""
+    """`pods(key)` are a workload's."""
 
     def __init__(
         self,
         kube: Client,
-        slurm: SlurmClient,
         events: EventRecorder,
         sent: Counter,
         *,
@@ -89,7 +87,6 @@ class Checkpoints:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._kube = kube
-        self._slurm = slurm
         self._events = events
         self._allowed = allowed
         self._may_act = may_act
@@ -98,43 +95,31 @@ class Checkpoints:
         self._followed: dict[WorkloadKey, Asked] = {}
         self._told: dict[str, str] = {}  # pod's UID → the occasion that it was told of, until its annotation is seen
         self._tries: dict[str, int] = {}
-        self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, expected=(SlurmError,))
         self.pods: Callable[[WorkloadKey], Sequence[Pod]] = lambda _: []
-        self.is_signalled: Callable[[int], bool] = lambda _: False
 
-    def look(self, key: WorkloadKey, workload: Workload | None, running_job: int) -> None:
-        """After each look of the reconciler. `running_job` is 0 where the workload's job does not run."""
+    def look(self, key: WorkloadKey, workload: Workload | None, running_job: int) -> bool:
+        """After each look of the reconciler. `running_job` is 0 where the workload's job does not run. Whether it asks for something new: the job's record is wanted soon."""
         signal = workload.settings.signal if workload and running_job else None
         if signal is None:
-            self.forget(key)
-            return
+            self._followed.pop(key, None)
+            return False
         asked = Asked(running_job, signal.name, signal.seconds)
-        if self._followed.get(key) != asked:
-            self._followed[key] = asked
-            self.queue.add(key)
-        elif self.is_signalled(running_job):
-            self.queue.add(key)  # a preemption, perhaps: its record tells
+        if self._followed.get(key) == asked:
+            return False
+        self._followed[key] = asked
+        return True
 
-    def forget(self, key: WorkloadKey) -> None:
-        self._followed.pop(key, None)
-
-    async def run(self) -> None:
-        """For ever."""
-        await self.queue.serve(self._turn, workers=4)
-
-    async def _turn(self, key: WorkloadKey) -> None:
+    async def seen(self, key: WorkloadKey, job: Job, end: End | None) -> float:
+        """The job's record was read: in how many seconds it is wanted again at the latest. Whatever it asked for, a pod has its signal before it is evicted."""
         asked = self._followed.get(key)
-        if asked is None:
-            return
-        try:
-            job = await self._slurm.jobs.get(asked.job_id)
-        except NoSuchJobError:
-            return  # the reconciler will hear of it
+        if asked is None or asked.job_id != job.job_id:
+            return float("inf")
+        if end is not None and end.kind == "timelimit":
+            asked = msgspec.structs.replace(asked, seconds=max(asked.seconds, int(end.at - end.evict_at)))
         occasion, wait = _of(job, asked, self._clock())
         if occasion is not None and await self._tell(key, occasion, asked):
             wait = AGAIN_SECONDS
-        if key in self._followed and not job.is_finished:
-            self.queue.add_after(key, max(wait, len(self._followed) / LOOKS_PER_SECOND) if wait >= LONGEST_LOOK else wait)
+        return wait if wait < LONGEST_LOOK else float("inf")
 
     async def _tell(self, key: WorkloadKey, occasion: Occasion, asked: Asked) -> bool:
         """Whether some of its pods are still to be told."""

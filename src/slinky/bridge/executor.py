@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from slinky.bridge.adoption import Found
+from slinky.bridge.disruption import delete_past_budgets, evict_within_budgets
 from slinky.bridge.hetjobs import Hetjobs
 from slinky.bridge.keys import APART, FINALIZER, JOB_ID
 from slinky.bridge.marker import marker_for
@@ -180,13 +181,17 @@ class Executor:
             return False
         return there.metadata.uid == pod.metadata.uid and there.spec.node_name == node
 
-    async def evict(self, pod: Pod, why: str) -> None:
+    async def evict(self, pod: Pod, reason: str, why: str) -> str:
+        """Empty where it is done, else what the disruption budget in its way says."""
         self._check()
         log.info("pod %s is evicted: %s", pod.key, why)
-        try:
-            await self._kube.evict(pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
-        except (NotFoundError, ConflictError):
-            log.debug("pod %s is gone already", pod.key)
+        return await evict_within_budgets(self._kube, pod, reason, why)
+
+    async def remove(self, pod: Pod, reason: str, why: str) -> None:
+        """Without asking its budgets; with its own grace period."""
+        self._check()
+        log.info("pod %s is deleted: %s", pod.key, why)
+        await delete_past_budgets(self._kube, pod, reason, why)
 
     async def release(self, pod: Pod) -> bool:
         """Only our own finalizer, found by its value, so that nobody else's is taken off. False where its finalizers are others by now: the watch will show them."""
@@ -211,9 +216,16 @@ class Executor:
         return True
 
     async def end_job(
-        self, job_id: int, exit_code: int | None, why: str, *, running: bool, components: Mapping[int, int] | None = None
+        self,
+        job_id: int,
+        exit_code: int | None,
+        why: str,
+        *,
+        running: bool,
+        components: Mapping[int, int] | None = None,
+        noted: bool = False,
     ) -> None:
-        """With its exit code where it ran and libslurm is at hand; else as cancelled, with the outcome in its comment. `components` are those of a hetjob but the leader, and the exit code of each: they end first, as none outlives the leader."""
+        """With its exit code where it ran and libslurm is at hand; else as cancelled, with the outcome in its comment. `components` are those of a hetjob but the leader, and the exit code of each: they end first, as none outlives the leader. `noted`: the comment says why also where there is no exit code."""
         self._check()
         codes = {**(components or {}), job_id: exit_code}
         if exit_code is not None and running and self._completion and await self._all_completed(self._completion, codes):
@@ -221,6 +233,8 @@ class Executor:
         try:
             if exit_code is not None:
                 await self._comment(job_id, f"{why}, exit code {exit_code}"[:1000])
+            elif noted:
+                await self._comment(job_id, why[:1000])
             await self._slurm.jobs.cancel(job_id)
         except (NoSuchJobError, AlreadyDoneError):
             log.debug("job %d is over already", job_id)

@@ -13,7 +13,7 @@ from slinky.bridge.memory import Known
 from slinky.bridge.plan import JobView
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.submission import submission_from
-from slinky.bridge.views import job_view, speaks_for_all
+from slinky.bridge.views import ending_view, job_view, speaks_for_all
 from slinky.bridge.workload import WorkloadKey
 from slinky.slurm import Job, JobStates, JobStatus, NotFoundError, SlurmClient, SlurmError, UnsupportedError
 
@@ -37,10 +37,10 @@ class Jobs:
         if known.lost:
             return JobView(job_id=known.job_id, state="lost", why=f"Slurm does not know job {known.job_id}")
         if known.over:
-            return JobView(job_id=known.job_id, state="over", why=known.why)
+            return JobView(job_id=known.job_id, state="over", why=known.why, reason=known.reason)
         status = self._status(known)
         if status is not None and known.submission and known.verified == self._poller.epoch and not status.is_finished:
-            return job_view(status, known.job_id, known.submission.tasks)
+            return ending_view(job_view(status, known.job_id, known.submission.tasks), known.end)
         if status is None and known.submission and known.verified == self._poller.epoch and self._is_new(known):
             return JobView(job_id=known.job_id, state="pending", tasks=known.submission.tasks)  # the poller has not looked since
         return await self._asked(key, known)
@@ -112,16 +112,16 @@ class Jobs:
 
     def _seen(self, job: JobStates, known: Known) -> JobView:
         view = job_view(job, known.job_id, known.submission.tasks if known.submission else 1)
-        known.over, known.why = view.state == "over", view.why
+        known.over, known.why, known.reason = view.state == "over", view.why, view.reason
         if known.over:
             self._poller.forget(known.job_ids)
-        return view
+        return ending_view(view, known.end)
 
     def _incomplete(self, known: Known) -> JobView:
         """A part of it ended so long ago that Slurm has forgotten it."""
-        known.over, known.why = True, f"a part of Slurm job {known.job_id} is gone"
+        known.over, known.why, known.reason = True, f"a part of Slurm job {known.job_id} is gone", "SlurmJobEnded"
         self._poller.forget(known.job_ids)
-        return JobView(job_id=known.job_id, state="over", why=known.why)
+        return JobView(job_id=known.job_id, state="over", why=known.why, reason=known.reason)
 
     def _lost(self, known: Known) -> JobView:
         known.lost = True

@@ -13,6 +13,8 @@ from slinky.bridge.adoption import Found, found_in, inheritance, whole
 from slinky.bridge.binding import Binder
 from slinky.bridge.checkpoint import Checkpoints
 from slinky.bridge.directions import Directions, Judgement
+from slinky.bridge.endings import Endings
+from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.keeping import Keeper
@@ -63,6 +65,7 @@ class Leadership:
         feature_labels: Mapping[str, str] | None = None,
         volumes: VolumeBinder | None = None,
         gangs: GangSettings | None = None,
+        eviction: EvictionSettings | None = None,
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -74,12 +77,13 @@ class Leadership:
         self._key_of_stray: dict[int, WorkloadKey] = {}
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
+        self._jobs = Jobs(slurm, self.poller, executor.site.cluster)
         directions = Directions(judgement, slurm_nodes, feature_labels or {})
         self.reconciler = Reconciler(
             executor,
             membership,
             groups,
-            Jobs(slurm, self.poller, executor.site.cluster),
+            self._jobs,
             self.poller,
             Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics, grants),
             lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake, volumes),
@@ -88,6 +92,7 @@ class Leadership:
             metrics,
             volumes.hold if volumes else lambda *_: "",
             gangs=gangs,
+            eviction=eviction,
         )
         self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
         teller.standings = self._standing
@@ -119,12 +124,15 @@ class Leadership:
         """Claims, volumes or classes are others."""
         self.keeper.pods_changed()
 
-    def also_checkpoints(self, checkpoints: Checkpoints) -> None:
-        """Signals before jobs end."""
-        checkpoints.pods = self._membership.pods
-        checkpoints.is_signalled = lambda job_id: (status := self.poller.states.get(job_id)) is not None and "SIGNALING" in status.states
-        self.reconciler.checkpoint = checkpoints.look
-        self.also(checkpoints.run, "checkpoint signals")
+    def also_endings(self, checkpoints: Checkpoints | None) -> None:
+        """Ends of jobs that are seen before they come, and signals before them."""
+        if checkpoints:
+            checkpoints.pods = self._membership.pods
+        endings = Endings(
+            self._slurm, self._membership.pods, self._jobs.is_own, self.poller.is_signalled, self.reconciler.job_ends, checkpoints
+        )
+        self.reconciler.endings = endings.look
+        self.also(endings.run, "ends of jobs")
 
     async def run(self) -> None:
         """Until cancelled."""

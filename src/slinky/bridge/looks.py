@@ -22,6 +22,9 @@ OBSTACLE_SECONDS = 30.0  # between two looks at a node that has no room yet, whe
 def views_of(pods: Sequence[Pod], known: Known) -> list[PodView]:
     views = [known.written.over(pod_view(pod)) for pod in pods]
     known.written.keep_only({view.uid for view in views})
+    if known.refusals:
+        alive = {view.uid for view in views if not view.deleting}
+        known.refusals = {uid: refusal for uid, refusal in known.refusals.items() if uid in alive}
     return views
 
 
@@ -60,5 +63,6 @@ def next_moment(known: Known, now: float, replacement_seconds: float) -> float:
         now + OBSTACLE_SECONDS if known.obstacle else 0.0,
         known.submitted_at + LABEL_SECONDS if known.unwritten else 0.0,
         next_look(known),
+        *(refusal.again for refusal in known.refusals.values()),
     )
     return min((moment for moment in moments if moment > now), default=0.0)

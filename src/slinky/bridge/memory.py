@@ -5,13 +5,14 @@ from collections.abc import Iterable
 import msgspec
 
 from slinky.bridge.annotations import JobSettings
+from slinky.bridge.ends import Ending
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import Outcome, PodView
 from slinky.bridge.submission import Submission
 from slinky.bridge.whereabouts import Whereabouts
 from slinky.bridge.workload import Workload
 
-__all__ = ["Known", "Written"]
+__all__ = ["Known", "Refusal", "Written"]
 
 
 class Written(msgspec.Struct, gc=False):
@@ -49,6 +50,15 @@ class Written(msgspec.Struct, gc=False):
             self.apart.discard(uid)
 
 
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """A disruption budget does not let a pod go: since when, after how many tries, when the next is due, and in whose words."""
+
+    since: float
+    tries: int
+    again: float
+    words: str
+
+
 class Known(msgspec.Struct, gc=False):
     """`verified` is the poller's epoch in which the job was last known to be this workload's own; `over` that it was seen to be over, by its own record. Times are the loop's."""
 
@@ -58,6 +68,7 @@ class Known(msgspec.Struct, gc=False):
     verified: int = -1
     over: bool = False
     why: str = ""  # it is over
+    reason: str = ""  # the same in a word
     rest: tuple[int, ...] = ()  # of a hetjob that is over: those of its jobs that are not
     lost: bool = False
     parked_until: float = 0.0
@@ -82,6 +93,8 @@ class Known(msgspec.Struct, gc=False):
     submitted_at: float = 0.0
     started_at: float = 0.0
     ending_since: float = 0.0
+    end: Ending | None = None  # it is about to end, and it is time for its pods to go
+    refusals: dict[str, Refusal] = {}  # pods that a disruption budget does not let go, by UID
     phase: str = ""
     pods: int = 0
     written: Written = msgspec.field(default_factory=Written)
@@ -108,7 +121,7 @@ class Known(msgspec.Struct, gc=False):
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
         self.parked, self.parked_for, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", None, 0.0, 0.0, 0.0, ""
         self.parkings, self.ending_since, self.rejected, self.rest, self.waits = 0, 0.0, "", (), ""
-        self.vacant_since, self.lineage, self.outcomes = 0.0, "", {}
+        self.vacant_since, self.lineage, self.outcomes, self.end, self.refusals = 0.0, "", {}, None, {}
         self.too_large, self.where, self.unplaceable, self.doubts, self.obstacle_since = False, None, "", 0, 0.0
 
     def is_for(self, uids: Iterable[str]) -> None:
@@ -121,7 +134,7 @@ class Known(msgspec.Struct, gc=False):
         self.over = self.lost = False
         self.missing_since = self.incomplete_since = self.started_at = 0.0
         self.obstacle, self.rejected, self.unplaceable, self.obstacle_since, self.rest, self.waits = "", "", "", 0.0, (), ""
-        self.vacant_since, self.lineage, self.outcomes = 0.0, "", {}
+        self.vacant_since, self.lineage, self.outcomes, self.end, self.refusals = 0.0, "", {}, None, {}
         for uid in self.unwritten:
             self.written.labels.pop(uid, None)
         self.unwritten = set()

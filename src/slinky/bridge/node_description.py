@@ -14,6 +14,7 @@ from slinky.bridge.keys import EXTERNAL_NODE, EXTERNAL_NODE_PARTITIONS, SLURM_NO
 from slinky.bridge.label_features import features_from
 from slinky.bridge.quantities import QuantityError, quantity
 from slinky.bridge.settings import Settings
+from slinky.bridge.sink import address_of
 from slinky.kube import Node
 from slinky.slurm import NodeDescription, NodeGres
 
@@ -74,9 +75,11 @@ def _description(node: Node, settings: Settings) -> NodeDescription:
         raise _CannotError(_too_little("CPUs", cpus, settings.nodes.reserved_cpus, "nodes.reservedCpus"))
     if memory < 1:
         raise _CannotError(_too_little("MiB of memory", memory, settings.nodes.reserved_memory_mib, "nodes.reservedMemoryMib"))
+    sink = address_of(settings.nodes.sink) if settings.nodes.sink else None
     return NodeDescription(
         name=_name(node),
-        address=_address(node),
+        address=sink[0] if sink else _address(node),
+        port=sink[1] if sink else None,
         cpus=cpus,
         boards=1,
         sockets_per_board=1,

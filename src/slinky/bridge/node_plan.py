@@ -199,6 +199,8 @@ def _is_drained(found: Node, reason: str) -> bool:
 def has_same_shape(found: Node, wanted: NodeDescription) -> bool:
     left_out = _left_out(found)
     gres = {kind: count for kind, count in _gres_wanted(wanted).items() if kind[0] not in left_out}
+    if wanted.port is not None and found.port != wanted.port:
+        return False  # the sink's, which cannot be changed either
     return (found.cpus, found.real_memory, _gres_found(found)) == (wanted.cpus, wanted.real_memory, gres)
 
 

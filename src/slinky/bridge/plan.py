@@ -54,15 +54,17 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """`ending`: it was told to end, and its resources will be taken. `over`: it has ended; `lost`: Slurm does not know it and it was settled that it will not come back.
+    """`ending`: its resources will be taken, and it is time for its pods to go. `over`: it has ended; `lost`: Slurm does not know it and it was settled that it will not come back.
 
-    `tasks` is how many pods it has room for.
+    `tasks` is how many pods it has room for. `reason` and `why` say of one that is ending or over what ended it, in a word and in words; `until` how long its pods' going can wait (0: no longer).
     """
 
     job_id: int
     state: Literal["pending", "running", "ending", "over", "lost"]
     why: str = ""
     tasks: int = 1
+    reason: str = ""
+    until: float = 0.0
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,8 +122,12 @@ class Bind(msgspec.Struct, frozen=True):
 
 
 class Evict(msgspec.Struct, frozen=True):
+    """Have a pod go, with its own grace period. Budgets may be honoured `until` then, by the loop's clock."""
+
     uid: str
+    reason: str
     why: str
+    until: float = 0.0
 
 
 class EndJob(msgspec.Struct, frozen=True):
@@ -149,8 +155,7 @@ def plan(now: Snapshot) -> list[Action]:
     if job.state == "lost":
         return [*_releases(now, job_over=True), *_back_to_the_start(now, job)]
     if job.state in ("ending", "over"):
-        evictions = [Evict(pod.uid, job.why) for pod in now.pods if pod.job_id == job.job_id and pod.state != "over" and not pod.deleting]
-        return [*_releases(now, job_over=job.state == "over"), *evictions]
+        return _ending(now, job)
     if not _left(now):
         return _releases(now, job_over=True) if now.awaited else [*_releases(now, job_over=False), _end(now, job)]
     if now.broken and not any(pod.state == "bound" for pod in now.pods):
@@ -161,6 +166,16 @@ def plan(now: Snapshot) -> list[Action]:
     if labels := _labels(now, job, {action.uid for action in apart}):
         return [*_releases(now, job_over=False), *apart, *labels]
     return [*_releases(now, job_over=False), *apart, *_bindings(now, job)]
+
+
+def _ending(now: Snapshot, job: JobView) -> list[Action]:
+    """Its pods go; and one that still has its resources gives them back when their containers are gone, not before, whoever is awaited in their stead."""
+    left = [pod for pod in _left(now) if pod.job_id == job.job_id]
+    if job.state == "ending" and not left:
+        end = _end(now, job)
+        return [*_releases(now, job_over=False), end if end.exit_code is not None else EndJob(job.job_id, None, job.why)]
+    evictions = [Evict(pod.uid, job.reason, job.why, job.until) for pod in left if not pod.deleting]
+    return [*_releases(now, job_over=job.state == "over"), *evictions]
 
 
 def _may_start(pod: PodView) -> bool:

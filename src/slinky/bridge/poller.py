@@ -67,6 +67,11 @@ class JobPoller:
         """No look has answered for it so far: the next one tells of it, be it there or not."""
         return job_id in self._unseen
 
+    def is_signalled(self, job_id: int) -> bool:
+        """Slurm is sending it a signal right now, whatever for."""
+        status = self.states.get(job_id)
+        return status is not None and status.is_signaling
+
     def look_soon(self) -> None:
         """Something was done that may let a job start or end."""
         self._wake.set()

@@ -13,6 +13,9 @@ import msgspec
 from slinky.bridge.acts import Acts
 from slinky.bridge.annotations import UNREADABLE, AnnotationError
 from slinky.bridge.binding import Binder
+from slinky.bridge.ends import Ending
+from slinky.bridge.eviction_settings import EvictionSettings
+from slinky.bridge.evictions import Evictions
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.hetjobs import components_for
 from slinky.bridge.jobs import Jobs
@@ -61,6 +64,7 @@ class Reconciler:
         metrics: BridgeMetrics,
         hold: Hold = lambda *_: "",
         gangs: GangSettings | None = None,
+        eviction: EvictionSettings | None = None,
     ) -> None:
         self._hold = hold
         self._executor = executor
@@ -69,7 +73,7 @@ class Reconciler:
         self._jobs = jobs
         self._poller = poller
         self._submitter = submitter
-        self._acts = Acts(executor, submitter, poller, metrics)
+        self._acts = Acts(executor, submitter, poller, metrics, Evictions(executor, teller, eviction))
         self.binder = binder(self._hurry)
         self._window = window
         self._teller = teller
@@ -79,13 +83,21 @@ class Reconciler:
         self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.known: dict[WorkloadKey, Known] = {}
         self._workload_of_job: dict[int, WorkloadKey] = {}
-        self.checkpoint: Callable[[WorkloadKey, Workload | None, int], None] = lambda *_: None  # told of each look, with the job that runs
+        self.endings: Callable[[WorkloadKey, Workload | None, int], None] = lambda *_: None  # told of each look, with the job that runs
 
     # What happens elsewhere
 
     def job_changed(self, job_id: int) -> None:
         if key := self._workload_of_job.get(job_id):
             self._hurry(key)
+
+    def job_ends(self, key: WorkloadKey, job_id: int, ending: Ending | None) -> None:
+        """By the job's record, just read: it is time for its pods to go, or not (any more)."""
+        known = self.known.get(key)
+        if known is None or known.job_id != job_id or (known.end is None) == (ending is None):
+            return
+        known.end = ending
+        self._hurry(key)
 
     def slurm_nodes_changed(self) -> None:
         """Those for which no node was large enough are judged again."""
@@ -154,7 +166,7 @@ class Reconciler:
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, phase_of(now, self._window.is_waiting(key)), len(pods))
         self._teller.look(key, msgspec.structs.replace(now, pods=everyone) if strangers else now, pods)
-        self.checkpoint(key, workload, job.job_id if job is not None and job.state == "running" else 0)
+        self.endings(key, workload, job.job_id if job is not None and job.state in ("running", "ending") else 0)
         if is_to_be_told(known, asyncio.get_running_loop().time()):
             self._teller.waits([pod for pod in pods if not pod.spec.node_name], known.waits)
         self._look_again(key, known)
@@ -219,9 +231,8 @@ class Reconciler:
                 case Label(uid, job_id):
                     acts.append(self._submitter.label([pods[uid]], job_id, known))
                     given_back = given_back or not job_id
-                case Evict(uid, why):
-                    self._teller.evicted(pods[uid], why)
-                    acts.append(self._executor.evict(pods[uid], why))
+                case Evict(uid):
+                    acts.append(self._acts.evict(pods[uid], action, known))
                 case SetApart(uid):
                     acts.append(self._acts.set_apart(pods[uid], known))
                 case Release(uid):
@@ -336,7 +347,7 @@ class Reconciler:
         self.known.pop(key, None)
         self._teller.forget(key)
         self.binder.forget(key)
-        self.checkpoint(key, None, 0)
+        self.endings(key, None, 0)
         self._add(self._window.leave(key))
 
     def _add(self, keys: Sequence[WorkloadKey]) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.policy_settings import PolicySettings, PriorityClass
 from slinky.bridge.sections import Help, Section
 from slinky.kube.objects import LabelSelector
@@ -107,6 +108,12 @@ class NodeSettings(_Section, frozen=True):
     ] = {}
     reserved_cpus: Annotated[int, Help("CPUs of each node's allocatable that are kept from Slurm, for DaemonSets.")] = 0
     reserved_memory_mib: Annotated[int, Help("The same for memory, in MiB.")] = 0
+    sink: Annotated[
+        str,
+        Help(
+            "`HOST:PORT` where `slinky sink` listens: nodes are registered with it as their address. GraceTime, suspend and gangs that give nodes back need one; without it the bridge does nothing that makes slurmctld speak to a node."
+        ),
+    ] = ""
     settle_seconds: Annotated[
         float,
         Help(
@@ -212,6 +219,7 @@ class Settings(_Section, frozen=True):
     ] = True
     windows: Annotated[Windows, Help("Limits on jobs that wait.")] = Windows()
     gangs: Annotated[GangSettings, Help("Pods that start together.")] = GangSettings()
+    eviction: Annotated[EvictionSettings, Help("Pods whose job ends in Slurm.")] = EvictionSettings()
     policy: Annotated[PolicySettings, Help("What namespaces may say about their jobs.")] = PolicySettings()
     priority_classes: Annotated[tuple[PriorityClass, ...], Help("What PriorityClasses mean to Slurm.")] = ()
     slurm: Annotated[SlurmSettings, Help("How slurmrestd is reached.")] = SlurmSettings()

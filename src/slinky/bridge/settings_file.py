@@ -13,6 +13,7 @@ import yaml
 
 from slinky.bridge.policy_settings import mistakes
 from slinky.bridge.settings import AdmissionSettings, Settings, SettingsError
+from slinky.bridge.sink import address_of
 
 __all__ = ["load_settings"]
 
@@ -55,8 +56,15 @@ def _wrong(settings: Settings) -> Iterator[str]:
         yield "windows.namespace and windows.total must be 1 or more, or nothing would ever be submitted"
     if settings.gangs.replacement_seconds < 0:
         yield f"gangs.replacementSeconds is {settings.gangs.replacement_seconds:g}; it must be 0 (give back at once) or more"
+    if settings.eviction.budget_seconds < 0:
+        yield f"eviction.budgetSeconds is {settings.eviction.budget_seconds:g}; it must be 0 (a budget counts for nothing once the job is over) or more"
     if settings.leader.seconds < 3:
         yield f"leader.seconds is {settings.leader.seconds:g}; it must be 3 or more, or a slow API server would cost the lead"
+    if settings.nodes.sink:
+        try:
+            address_of(settings.nodes.sink)
+        except ValueError as error:
+            yield f"nodes.sink: {error}"
     yield from _wrong_names(settings)
     yield from mistakes(settings.policy, settings.priority_classes)
     if settings.volumes.bind_seconds <= 0:

@@ -123,20 +123,31 @@ class ShadowExecutor(Executor):
         self._shadow.record.bound(pod.metadata.uid, node)
         return self._shadow.cluster.bind(pod.metadata.uid, pod.key, node, annotations, job_id)
 
-    async def evict(self, pod: Pod, why: str) -> None:
+    async def evict(self, pod: Pod, reason: str, why: str) -> str:  # noqa: ARG002
         self._check()
         log.info("pod %s would be evicted: %s", pod.key, why)
         self._started.discard(job_id_of(pod))
         self._shadow.record.evicted(pod, why)
         self._shadow.cluster.evict(pod.metadata.uid, pod.key)
+        return ""
+
+    async def remove(self, pod: Pod, reason: str, why: str) -> None:
+        await self.evict(pod, reason, why)
 
     async def release(self, pod: Pod) -> bool:  # noqa: ARG002 there is no finalizer
         return True
 
     async def end_job(
-        self, job_id: int, exit_code: int | None, why: str, *, running: bool, components: Mapping[int, int] | None = None
+        self,
+        job_id: int,
+        exit_code: int | None,
+        why: str,
+        *,
+        running: bool,
+        components: Mapping[int, int] | None = None,
+        noted: bool = False,
     ) -> None:
-        await super().end_job(job_id, exit_code, why, running=running, components=components)
+        await super().end_job(job_id, exit_code, why, running=running, components=components, noted=noted)
         self._started.discard(job_id)
 
 

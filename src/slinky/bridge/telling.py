@@ -132,6 +132,12 @@ class Teller:
     def evicted(self, pod: Pod, why: str) -> None:
         self._event([pod], "Evicted", why, warning=True)
 
+    def spared(self, pod: Pod, why: str) -> None:
+        self._event([pod], "EvictionDelayed", why, warning=True)
+
+    def overridden(self, pod: Pod, why: str) -> None:
+        self._event([pod], "BudgetOverridden", why, warning=True)
+
     def _event(self, pods: Sequence[Pod], reason: str, note: str, *, warning: bool = False) -> None:
         for pod in pods:
             self._events.record(reference(pod, "v1", "Pod"), reason, note, warning=warning)

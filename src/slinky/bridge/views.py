@@ -3,16 +3,28 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+import msgspec
+
+from slinky.bridge.ends import Ending
 from slinky.bridge.keys import FINALIZER, JOB_ID, TASK
 from slinky.bridge.plan import JobView, Outcome, PodView, outcomes
 from slinky.bridge.submission import Submission
 from slinky.kube.objects import Pod
-from slinky.slurm import JobStates
+from slinky.slurm import JobState, JobStates
 
-__all__ = ["exit_code_of", "exit_codes", "job_id_of", "job_view", "needs_job", "pod_view", "speaks_for_all"]
+__all__ = ["ending_view", "exit_code_of", "exit_codes", "job_id_of", "job_view", "needs_job", "pod_view", "speaks_for_all"]
 
 
 S = TypeVar("S", bound=JobStates)
+
+# What ended a job, as the reason of a pod's condition.
+REASONS = {
+    JobState.PREEMPTED: "SlurmPreempted",
+    JobState.TIMEOUT: "SlurmTimeout",
+    JobState.DEADLINE: "SlurmTimeout",
+    JobState.CANCELLED: "SlurmCancelled",
+    JobState.NODE_FAIL: "SlurmNodeFail",
+}
 
 
 def job_id_of(pod: Pod) -> int:
@@ -80,4 +92,12 @@ def job_view(status: JobStates, job_id: int, tasks: int = 1) -> JobView:
         state = "running"
     else:
         state = "pending" if status.is_pending or "CONFIGURING" in status.states else "running"
-    return JobView(job_id=job_id, state=state, why=f"Slurm job {job_id} is {status.state}", tasks=tasks)  # type: ignore[arg-type]
+    reason = REASONS.get(status.state, "SlurmJobEnded") if state == "over" else ""
+    return JobView(job_id=job_id, state=state, why=f"Slurm job {job_id} is {status.state}", tasks=tasks, reason=reason)  # type: ignore[arg-type]
+
+
+def ending_view(view: JobView, ending: Ending | None) -> JobView:
+    """As it is for its pods: a job that runs, and that they have to leave."""
+    if ending is None or view.state != "running":
+        return view
+    return msgspec.structs.replace(view, state="ending", why=ending.why, reason=ending.reason, until=ending.until)

@@ -12,6 +12,7 @@ from slinky.cli.demo import demo
 from slinky.cli.sandbox import sandbox
 from slinky.cli.sandbox_bridge import bridge as bridge_on_a_sandbox
 from slinky.cli.shadow import shadow_end, shadow_report
+from slinky.cli.sink import sink
 from slinky.cli.slurm import slurm
 from slinky.cli.translate import translate
 from slinky.kube import KubeError
@@ -36,6 +37,7 @@ bridge.add_command(run)
 bridge.add_command(shadow_report)
 bridge.add_command(shadow_end)
 slinky.add_command(bridge)
+slinky.add_command(sink)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ KubeError                       the root
         TooManyRequestsError    429, a budget or the server's fairness; `retry_after` says when
         UnavailableError        5xx: the server cannot now
 
-Every error of a request carries `method` and `path`; every ApiError also `code`, `reason` (Kubernetes' own word) and `message`.
+Every error of a request carries `method` and `path`; every ApiError also `code`, `reason` (Kubernetes' own word), `message` and `causes`.
 What must stay true: no text in here ever holds a token, a key or a password.
 """
 
@@ -104,12 +104,28 @@ class BadAnswerError(RequestError):
     """Not what was asked for."""
 
 
+class Cause(msgspec.Struct, frozen=True):
+    """One of several things that are behind a failure, such as the disruption budget that is in the way."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Details(msgspec.Struct, frozen=True):
+    causes: tuple[Cause, ...] | None = None
+
+
 class Status(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Kubernetes' own description of a failure, as it stands in an answer's body or in a watch's ERROR event."""
 
     code: int = 0
     reason: str = ""
     message: str = ""
+    details: Details | None = None
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        return (self.details.causes if self.details else None) or ()
 
 
 class ApiError(RequestError):
@@ -118,6 +134,7 @@ class ApiError(RequestError):
     def __init__(self, method: str, path: str, status: Status, retry_after: float | None = None) -> None:
         self.code = status.code
         self.reason = status.reason
+        self.causes = status.causes
         self.retry_after = retry_after
         super().__init__(method, path, status.message)
 
@@ -200,4 +217,4 @@ def _status(code: int, body: bytes) -> Status:
     except msgspec.DecodeError:
         status = Status()
     text = status.message or body[:400].decode(errors="replace").strip()
-    return Status(code=status.code or code, reason=status.reason, message=text)
+    return Status(code=status.code or code, reason=status.reason, message=text, details=status.details)

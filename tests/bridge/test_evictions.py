@@ -1,0 +1,187 @@
+"""Evicting the pods of a job that ends, with disruption budgets in the way; and the loop around it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.bridge.ends import Ending
+from slinky.bridge.eviction_settings import EvictionSettings
+from slinky.bridge.evictions import LONGEST_AGAIN, Evictions, is_passed_over, seconds_to_next
+from slinky.bridge.memory import Known
+from slinky.bridge.plan import Evict
+from slinky.kube import ForbiddenError, Meta, Pod
+from slinky.kube.errors import Status
+from tests.bridge.both_sides import World, runs, told
+from tests.kube.virtual_time import run_in_virtual_time
+
+POD = Pod(metadata=Meta(name="p", namespace="ns", uid="p-uid"))
+BUDGET = "The disruption budget web needs 3 healthy pods and has 3 currently"
+
+
+class Executor:
+    def __init__(self) -> None:
+        self.budget = BUDGET
+        self.may_delete = True
+        self.acts: list[tuple[float, str]] = []
+
+    async def evict(self, pod: Pod, reason: str, why: str) -> str:  # noqa: ARG002
+        self.acts.append((asyncio.get_running_loop().time(), "evict"))
+        return self.budget
+
+    async def remove(self, pod: Pod, reason: str, why: str) -> None:  # noqa: ARG002
+        if not self.may_delete:
+            raise ForbiddenError("DELETE", "pods/p", Status(code=403, message="no"))
+        self.acts.append((asyncio.get_running_loop().time(), "remove"))
+
+
+class Teller:
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = []
+
+    def __getattr__(self, kind: str) -> Callable[[Pod, str], None]:
+        return lambda _, why: self.said.append((kind, why))
+
+
+class Case:
+    def __init__(self, **said: Any) -> None:
+        self.executor, self.teller, self.known = Executor(), Teller(), Known()
+        executor, teller = self.executor, self.teller
+        self.evictions = Evictions(executor, teller, EvictionSettings(**said))  # type: ignore[arg-type]
+
+    async def looks(self, seconds: float, until: float = 0.0) -> None:
+        """As often as it is asked to, and more often."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while loop.time() < end and (self.known.refusals or not self.executor.acts):
+            await self.evictions.evict(POD, Evict("p-uid", "SlurmCancelled", "Slurm job 7 is CANCELLED", until), self.known)
+            await asyncio.sleep(0.2)
+
+    @property
+    def removed_after(self) -> float:
+        return next((at - self.executor.acts[0][0] for at, act in self.executor.acts if act == "remove"), float("inf"))
+
+
+def play(case: Case, seconds: float, until: float = 0.0) -> Case:
+    run_in_virtual_time(case.looks(seconds, until))
+    return case
+
+
+def test_without_a_budget_in_the_way_it_is_one_eviction() -> None:
+    case = Case()
+    case.executor.budget = ""
+    play(case, 100)
+    assert [act for _, act in case.executor.acts] == ["evict"]
+    assert case.teller.said == [("evicted", "Slurm job 7 is CANCELLED")]
+
+
+def test_a_budget_is_honoured_for_its_time_and_then_passed_over_with_its_name() -> None:
+    case = play(Case(budget_seconds=60.0), 200)
+    assert 60 <= case.removed_after < 62
+    assert len(case.executor.acts) < 12, "tried more and more rarely"
+    assert [kind for kind, _ in case.teller.said] == ["spared", "overridden"]
+    assert all(BUDGET in why for _, why in case.teller.said)
+    assert not case.known.refusals
+
+
+def test_a_budget_is_honoured_for_longer_where_slurms_decision_can_wait() -> None:
+    assert 300 <= play(Case(budget_seconds=60.0), 400, until=300.0).removed_after < 302
+
+
+def test_a_site_may_have_budgets_honoured_for_ever_or_not_at_all() -> None:
+    kept = play(Case(budgets="honour"), 3600)
+    assert kept.removed_after == float("inf")
+    assert 3600 / LONGEST_AGAIN < len(kept.executor.acts) < 3600 / LONGEST_AGAIN * 1.5
+    assert [kind for kind, _ in kept.teller.said] == ["spared"]
+    ignored = play(Case(budgets="ignore"), 100)
+    assert [act for _, act in ignored.executor.acts] == ["remove"]
+    assert [kind for kind, _ in ignored.teller.said] == ["evicted"]
+
+
+def test_a_budget_that_gives_way_in_time_is_not_passed_over() -> None:
+    case = Case()
+
+    async def story() -> None:
+        await case.looks(20)
+        case.executor.budget = ""
+        await case.looks(100)
+
+    run_in_virtual_time(story())
+    assert case.removed_after == float("inf")
+    assert [kind for kind, _ in case.teller.said] == ["spared", "evicted"]
+
+
+def test_who_may_not_delete_pods_goes_on_asking() -> None:
+    case = Case(budget_seconds=5.0)
+    case.executor.may_delete = False
+    play(case, 600)
+    assert case.removed_after == float("inf")
+    assert case.known.refusals
+
+
+@given(tries=st.integers(1, 10_000))
+def test_tries_come_more_and_more_rarely_up_to_a_limit(tries: int) -> None:
+    assert 0 < seconds_to_next(tries) <= seconds_to_next(tries + 1) <= LONGEST_AGAIN
+
+
+@pytest.mark.parametrize(
+    ("mode", "now", "passed"), [("override", 59, False), ("override", 60, True), ("honour", 1e9, False), ("ignore", 0, True)]
+)
+def test_when_a_budget_is_passed_over(mode: Any, now: float, passed: bool) -> None:
+    assert is_passed_over(mode, 0.0, 0.0, 60.0, now) is passed
+
+
+# In the loop
+
+
+def test_a_job_that_is_about_to_end_evicts_its_pods_and_ends_when_their_containers_are_gone() -> None:
+    async def story(world: World) -> None:
+        world.make("a")
+        await runs(world, 1, "a")
+        world.loop.job_ends(next(iter(world.loop.known)), 1, Ending("SlurmPreempted", "Slurm job 1 is being preempted", 0.0))
+        await world.until(lambda: "evict a" in world.acts)
+        assert world.reasons == {"a": "SlurmPreempted"}
+        await asyncio.sleep(60)
+        assert "end 1 None" not in world.acts, "its containers run"
+        world.ends("a")
+        await world.until(lambda: "end 1 None" in world.acts)
+        await world.until(world.is_empty)
+        assert world.acts.count("evict a") == 1
+
+    told(story)
+
+
+def test_a_limit_that_is_made_longer_in_time_leaves_the_pods_alone() -> None:
+    async def story(world: World) -> None:
+        world.budget = BUDGET
+        world.make("a")
+        await runs(world, 1, "a")
+        key = next(iter(world.loop.known))
+        world.loop.job_ends(key, 1, Ending("SlurmTimeout", "Slurm job 1 has reached its time limit", 1e9))
+        await world.until(lambda: "refused a" in world.acts)
+        world.loop.job_ends(key, 1, None)
+        await asyncio.sleep(120)
+        assert "evict a" not in world.acts
+        assert "remove a" not in world.acts
+        world.budget = ""
+        await asyncio.sleep(120)
+        assert "evict a" not in world.acts
+
+    told(story)
+
+
+def test_a_budget_is_passed_over_when_the_job_is_over_and_its_time_is_up() -> None:
+    async def story(world: World) -> None:
+        world.budget = BUDGET
+        world.make("a")
+        await runs(world, 1, "a")
+        world.set_job(1, "NODE_FAIL")
+        await world.until(lambda: "remove a" in world.acts)
+        assert world.reasons == {"a": "SlurmNodeFail"}
+        world.ends("a")
+        await world.until(world.is_empty)
+
+    told(story)
