@@ -53,6 +53,9 @@ def sandbox() -> None:
 @click.option("--node-gpus", default=8, show_default=True, help="GPUs of each of them.")
 @click.option("--real-nodes", default=0, show_default=True, help="Real kubelets with containerd, whose pods run real processes (0 to 3).")
 @click.option("--slurmd", is_flag=True, help="A slurmd beside the kubelet on each real node, in partition `compute`.")
+@click.option(
+    "--sink", is_flag=True, help="A slurmd on the head that answers for the external nodes: GraceTime, suspend, jobs that shrink."
+)
 @click.option("--with", "addons", default="", metavar="LIST", help=f"Of {', '.join(ADDONS)}: controllers and CRDs to add.")
 @click.option(
     "--kubernetes", default=versions().kubernetes.default, show_default=True, help=f"Of {', '.join(versions().kubernetes.releases)}."

@@ -7,6 +7,7 @@ from typing import Any
 from slinky.sandbox.client import Kube
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.kubernetes import kwok_nodes
+from slinky.sandbox.sink import ADDRESS
 from slinky.sandbox.slurm import external_node
 
 __all__ = ["all_ready", "make", "register", "side_by_side"]
@@ -34,7 +35,7 @@ async def register(sandbox: Sandbox) -> None:
     async with sandbox.slurm_client() as client:
 
         def tell(node: dict[str, Any]) -> Awaitable[Any]:
-            address = node["status"]["addresses"][0]["address"]
+            address = ADDRESS if sandbox.record.shape.sink else node["status"]["addresses"][0]["address"]
             return client.nodes.create(external_node(node["metadata"]["name"], address, sandbox.record.shape))
 
         await side_by_side(8, (tell(node) for node in kwok_nodes(sandbox.record.shape)))

@@ -26,6 +26,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     kubernetes: str = msgspec.field(default_factory=lambda: versions().kubernetes.default)
     register: bool = True
     slurmd: bool = False
+    sink: bool = False
 
     def checked(self) -> "Shape":
         kubernetes_version(self.kubernetes)

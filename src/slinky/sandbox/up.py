@@ -30,6 +30,7 @@ from slinky.sandbox.machine import Machine, furnish, host_folders
 from slinky.sandbox.network import choose, plug_head
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import Shape
+from slinky.sandbox.sink import start_sink
 
 __all__ = ["Built", "build", "check_circumstances", "up"]
 
@@ -206,6 +207,9 @@ async def _start_slurm(sandbox: Sandbox, progress: Progress) -> None:
         await link.start(parts["slurmrestd"])
         async with sandbox.slurm_client() as found:
             await sandbox.until("slurmrestd", "it reached slurmctld", found.is_up)
+    if sandbox.record.shape.sink:
+        with progress.step("the sink"):
+            await start_sink(sandbox)
     if sandbox.record.shape.register and sandbox.record.shape.nodes:
         with progress.step("registering the nodes in Slurm"):
             await kwoknodes.register(sandbox)
