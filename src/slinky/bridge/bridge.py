@@ -186,6 +186,7 @@ class Bridge:
                 volumes=binder(),
                 gangs=settings.gangs,
                 eviction=settings.eviction,
+                sink=settings.nodes.sink,
             )
             if settings.gangs.write_status and played is None:
                 leadership.also(GroupStatus(kube, pods, watches.groups, settings.status, self._may_act).run, "group status")

@@ -129,6 +129,14 @@ class Executor:
         except (NoSuchJobError, AlreadyDoneError):
             log.debug("job %d does not wait any more", job_id)
 
+    async def shrink(self, job_id: int, nodes: Sequence[str]) -> None:
+        """Of its nodes a running job keeps these. Raises RefusedError."""
+        self._check()
+        try:
+            await self._slurm.jobs.update(job_id, JobDescription(required_nodes=list(nodes)))
+        except (NoSuchJobError, AlreadyDoneError):
+            log.debug("job %d is over already", job_id)
+
     async def catch_up(self, job_id: int, priority: int) -> None:
         """A job that comes in another's stead does not begin at the end of the queue: it gets that one's priority, as a nice value, so that it goes on growing with age."""
         job = await self._slurm.jobs.get(job_id)

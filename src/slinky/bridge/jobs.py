@@ -40,7 +40,7 @@ class Jobs:
             return JobView(job_id=known.job_id, state="over", why=known.why, reason=known.reason)
         status = self._status(known)
         if status is not None and known.submission and known.verified == self._poller.epoch and not status.is_finished:
-            return ending_view(job_view(status, known.job_id, known.submission.tasks), known.end)
+            return ending_view(job_view(status, known.job_id, known.submission.tasks - known.given_back), known.end)
         if status is None and known.submission and known.verified == self._poller.epoch and self._is_new(known):
             return JobView(job_id=known.job_id, state="pending", tasks=known.submission.tasks)  # the poller has not looked since
         return await self._asked(key, known)

@@ -26,6 +26,7 @@ from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Groups, Reconciler
 from slinky.bridge.settings import GangSettings
+from slinky.bridge.shrinking import Shrinking
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.standing import UNSCHEDULABLE, Standing
 from slinky.bridge.submitting import Submitter
@@ -66,6 +67,7 @@ class Leadership:
         volumes: VolumeBinder | None = None,
         gangs: GangSettings | None = None,
         eviction: EvictionSettings | None = None,
+        sink: str = "",
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -93,6 +95,7 @@ class Leadership:
             volumes.hold if volumes else lambda *_: "",
             gangs=gangs,
             eviction=eviction,
+            shrink=Shrinking(executor, slurm, sink).look,
         )
         self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
         teller.standings = self._standing

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from slinky.bridge.memory import Known
 from slinky.bridge.plan import JobView, PodView, Snapshot
+from slinky.bridge.shrinking import SHRINK_SECONDS
 from slinky.bridge.submitting import LABEL_SECONDS
 from slinky.bridge.views import pod_view
 from slinky.bridge.volumes.patience import next_look
@@ -63,6 +64,7 @@ def next_moment(known: Known, now: float, replacement_seconds: float) -> float:
         now + OBSTACLE_SECONDS if known.obstacle else 0.0,
         known.submitted_at + LABEL_SECONDS if known.unwritten else 0.0,
         next_look(known),
+        known.vacated_at + SHRINK_SECONDS if known.vacated_at else 0.0,
         *(refusal.again for refusal in known.refusals.values()),
     )
     return min((moment for moment in moments if moment > now), default=0.0)

@@ -94,6 +94,9 @@ class Known(msgspec.Struct, gc=False):
     started_at: float = 0.0
     ending_since: float = 0.0
     end: Ending | None = None  # it is about to end, and it is time for its pods to go
+    vacated_at: float = 0.0  # slots of its running job have no pods, and none will come
+    shrunk_to: int = 0  # pods that were left when it was last tried to give nodes back
+    given_back: int = 0  # slots that its job has no more
     refusals: dict[str, Refusal] = {}  # pods that a disruption budget does not let go, by UID
     phase: str = ""
     pods: int = 0
@@ -122,6 +125,7 @@ class Known(msgspec.Struct, gc=False):
         self.parked, self.parked_for, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", None, 0.0, 0.0, 0.0, ""
         self.parkings, self.ending_since, self.rejected, self.rest, self.waits = 0, 0.0, "", (), ""
         self.vacant_since, self.lineage, self.outcomes, self.end, self.refusals = 0.0, "", {}, None, {}
+        self.vacated_at, self.shrunk_to, self.given_back = 0.0, 0, 0
         self.too_large, self.where, self.unplaceable, self.doubts, self.obstacle_since = False, None, "", 0, 0.0
 
     def is_for(self, uids: Iterable[str]) -> None:
@@ -135,6 +139,7 @@ class Known(msgspec.Struct, gc=False):
         self.missing_since = self.incomplete_since = self.started_at = 0.0
         self.obstacle, self.rejected, self.unplaceable, self.obstacle_since, self.rest, self.waits = "", "", "", 0.0, (), ""
         self.vacant_since, self.lineage, self.outcomes, self.end, self.refusals = 0.0, "", {}, None, {}
+        self.vacated_at, self.shrunk_to, self.given_back = 0.0, 0, 0
         for uid in self.unwritten:
             self.written.labels.pop(uid, None)
         self.unwritten = set()

@@ -7,6 +7,7 @@ workers of their own, so that a pod whose job has started never waits behind a t
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -44,7 +45,12 @@ BACKOFF = Backoff(first=0.05, most=30.0)  # short, so that an outage of either s
 STARTED = 1  # priority of a workload whose job has changed, over those that are to be submitted
 
 Groups = Callable[[WorkloadKey], PodGroup | None]
+Shrink = Callable[[Sequence[Pod], Sequence[PodView], JobView | None, Known, WorkloadKey, Callable[[], bool]], Awaitable[None]]
 Hold = Callable[[WorkloadKey, Sequence[Pod]], str]
+
+
+async def _never(*_: object) -> None:
+    """Nodes are kept until the job ends."""
 
 
 class Reconciler:
@@ -65,6 +71,7 @@ class Reconciler:
         hold: Hold = lambda *_: "",
         gangs: GangSettings | None = None,
         eviction: EvictionSettings | None = None,
+        shrink: Shrink | None = None,
     ) -> None:
         self._hold = hold
         self._executor = executor
@@ -83,6 +90,7 @@ class Reconciler:
         self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.known: dict[WorkloadKey, Known] = {}
         self._workload_of_job: dict[int, WorkloadKey] = {}
+        self._shrink = shrink or _never
         self.endings: Callable[[WorkloadKey, Workload | None, int], None] = lambda *_: None  # told of each look, with the job that runs
 
     # What happens elsewhere
@@ -166,6 +174,7 @@ class Reconciler:
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, phase_of(now, self._window.is_waiting(key)), len(pods))
         self._teller.look(key, msgspec.structs.replace(now, pods=everyone) if strangers else now, pods)
+        await self._shrink(pods, views, job, known, key, partial(self.succession.may_come, key, pods, known))
         self.endings(key, workload, job.job_id if job is not None and job.state in ("running", "ending") else 0)
         if is_to_be_told(known, asyncio.get_running_loop().time()):
             self._teller.waits([pod for pod in pods if not pod.spec.node_name], known.waits)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from slinky.bridge.hetjobs import components_for
-from slinky.bridge.jobsets import makes_more
+from slinky.bridge.jobsets import makes_more, still_to_come, succeeded_of
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.plan import JobView, PodView
@@ -57,6 +57,14 @@ class Succession:
         else:
             return NOTHING_MORE
         return NOTHING_MORE if known is not None and known.lineage and known.lineage != made_by else found
+
+    def may_come(self, key: WorkloadKey, pods: Sequence[Pod], known: Known) -> bool:
+        """Whether others may come than those that are there. A Job says how many it has at one time; who of them fails later has a slot of its own to be followed in."""
+        found = self.prospects(key, known)
+        if job := self._membership.named_job(key):
+            here = sum(not pod.is_over and pod.metadata.deletion_timestamp is None for pod in pods)
+            return found.awaited and still_to_come(job, succeeded_of(self._membership.pods(key))) > here
+        return found.awaited or (found.elastic and any(pod.metadata.controller for pod in pods))
 
     def is_kept(self, views: Sequence[PodView], known: Known, now: float) -> bool:
         """For a limited time, from when the last pod was gone."""
