@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from slinky.bridge.ends import Ending
 from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.evictions import LONGEST_AGAIN, Evictions, is_passed_over, seconds_to_next
 from slinky.bridge.memory import Known
+from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.plan import Evict
 from slinky.kube import ForbiddenError, Meta, Pod
 from slinky.kube.errors import Status
@@ -50,7 +52,7 @@ class Case:
     def __init__(self, **said: Any) -> None:
         self.executor, self.teller, self.known = Executor(), Teller(), Known()
         executor, teller = self.executor, self.teller
-        self.evictions = Evictions(executor, teller, EvictionSettings(**said))  # type: ignore[arg-type]
+        self.evictions = Evictions(executor, teller, BridgeMetrics(CollectorRegistry()), EvictionSettings(**said))  # type: ignore[arg-type]
 
     async def looks(self, seconds: float, until: float = 0.0) -> None:
         """As often as it is asked to, and more often."""
@@ -94,7 +96,7 @@ def test_a_budget_is_honoured_for_longer_where_slurms_decision_can_wait() -> Non
 def test_a_site_may_have_budgets_honoured_for_ever_or_not_at_all() -> None:
     kept = play(Case(budgets="honour"), 3600)
     assert kept.removed_after == float("inf")
-    assert 3600 / LONGEST_AGAIN < len(kept.executor.acts) < 3600 / LONGEST_AGAIN * 1.5
+    assert 3600 / LONGEST_AGAIN / 1.3 < len(kept.executor.acts) < 3600 / LONGEST_AGAIN * 1.5
     assert [kind for kind, _ in kept.teller.said] == ["spared"]
     ignored = play(Case(budgets="ignore"), 100)
     assert [act for _, act in ignored.executor.acts] == ["remove"]

@@ -97,3 +97,25 @@ def test_of_a_hetjob_the_part_that_has_something_to_say_speaks() -> None:
     assert said("Dependency", "Resources") == "Dependency"
     assert said("None", "Resources") == "Resources"
     assert said("None", "None") == "Pending"
+
+
+def test_a_priority_that_grows_with_age_is_no_news_and_one_that_somebody_set_is() -> None:
+    def waits(priority: int) -> Standing:
+        number = {"set": True, "infinite": False, "number": priority}
+        return standing_of(
+            [msgspec.convert({"job_id": 7, "partition": "bridge", "state_reason": "Priority", "priority": number}, Job)], NOW
+        )
+
+    assert waits(1000).message.endswith("priority 1000")
+    pod = with_conditions(Pod(), conditions_for(Pod(), waits(1000), NOW))
+    assert conditions_for(pod, waits(1001), NOW) == []
+    assert conditions_for(pod, waits(1100), NOW) == []
+    assert conditions_for(pod, waits(5000), NOW)
+    assert conditions_for(pod, waits(100), NOW)
+    assert "priority" not in waits(0).message, "it is held"
+
+
+def test_a_suspended_job_is_told_also_where_nothing_was_before() -> None:
+    standing = Standing(reason="Suspended", message="Slurm job 7 is suspended: its pods run on as they are")
+    [written] = conditions_for(Pod(spec=PodSpec(node_name="n")), standing, NOW)
+    assert (written["status"], written["reason"]) == ("False", "Suspended")

@@ -243,3 +243,40 @@ def test_pods_that_can_only_come_later_have_their_places_reserved() -> None:
 )
 def test_a_slot_holds_what_it_was_made_for(asked: PerTask, had: PerTask, holds: bool) -> None:
     assert fits(asked, had) is holds
+
+
+def test_others_may_come_for_a_job_until_it_has_as_many_pods_as_it_still_wants() -> None:
+    async def story(world: World) -> None:
+        world.kube_jobs.put(_job(parallelism=2, completions=2))
+        for name in ("a", "b"):
+            world.make(name, gang=True)
+        await runs(world, 1, "a", "b")
+        [(key, known)] = world.loop.known.items()
+
+        def may_come() -> bool:
+            return world.loop.succession.may_come(key, world.membership.pods(key), known)
+
+        assert not may_come()
+        world.ends("a", "Failed")
+        assert may_come(), "it is tried again"
+        world.ends("a", "Succeeded")
+        assert not may_come()
+        world.ends("b", "Succeeded")
+        assert not may_come()
+
+    told(story)
+
+
+def test_others_may_come_for_a_group_whose_pods_somebody_makes() -> None:
+    async def story(world: World) -> None:
+        world.groups[RING] = PodGroup(metadata=Meta(name="ring", namespace="ns"), min_count=2, builtin=False)
+        for name in ("a", "b"):
+            world.make(name, labels=IN_RING)
+        await world.until(lambda: 1 in world.held)
+        [(key, known)] = world.loop.known.items()
+        succession, pods = world.loop.succession, world.membership.pods(key)
+        assert not succession.may_come(key, pods, known)
+        made = [msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=(OWNER,))) for pod in pods]
+        assert succession.may_come(key, made, known)
+
+    told(story)

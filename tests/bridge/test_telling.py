@@ -155,3 +155,27 @@ def test_what_was_said_is_put_right_when_it_runs_and_by_whom_it_was_said_does_no
             assert world.writes == 2
 
     run_in_virtual_time(story())
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def record(self, _: object, reason: str, *__: object, **___: object) -> None:
+        self.reasons.append(reason)
+
+
+def test_that_a_job_is_suspended_and_runs_again_is_an_event_each_and_once() -> None:
+    async def story() -> None:
+        world, recorder = World(), Recorder()
+        me: Any = world
+        teller = Teller(me, me, recorder, StatusSettings())  # type: ignore[arg-type]
+        runs = JobView(job_id=7, state="running")
+        for job in (runs, msgspec.structs.replace(runs, suspended=True), msgspec.structs.replace(runs, suspended=True), runs, runs):
+            teller.look(KEY, msgspec.structs.replace(BOUND, job=job), [world.pod])
+        assert recorder.reasons == ["Suspended", "Resumed"]
+        teller.look(KEY, msgspec.structs.replace(BOUND, job=msgspec.structs.replace(runs, suspended=True)), [world.pod])
+        teller.forget(KEY)
+        assert not teller._suspended
+
+    run_in_virtual_time(story())

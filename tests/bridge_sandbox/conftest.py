@@ -14,6 +14,7 @@ from slinky.bridge.keys import JOB_ID, SETTINGS
 from slinky.kube import NAMESPACES, PODS, Client, NotFoundError, OutcomeUnknownError, Pod, from_kubeconfig
 from slinky.sandbox.bridge import SandboxBridge, sandbox_bridge
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.sink import ADDRESS
 from slinky.slurm import Job, JobState, SlurmClient
 from tests.conftest import Partition
 
@@ -169,7 +170,8 @@ def background_bridge(
 def bridge(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxBridge]:
     settings: dict[str, Any] = {
         "managedNamespaceSelector": {"matchLabels": {"bridge": "on"}},
-        "nodes": {"featureLabels": {"example.com/zone": "zone"}},
+        "nodes": {"featureLabels": {"example.com/zone": "zone"}, "sink": f"{ADDRESS}:6818"},
+        "eviction": {"budgetSeconds": 5},
         "status": {"seconds": 2, "rate": 50},
     }
     with background_bridge(sandbox, tmp_path_factory.mktemp("bridge"), policy=POLICY, **settings) as found:

@@ -12,6 +12,7 @@ from typing import Literal
 from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.executor import Executor
 from slinky.bridge.memory import Known, Refusal
+from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.plan import Evict
 from slinky.bridge.telling import Teller
 from slinky.kube import ForbiddenError, Pod
@@ -36,9 +37,10 @@ def is_passed_over(mode: Literal["override", "honour", "ignore"], since: float, 
 
 
 class Evictions:
-    def __init__(self, executor: Executor, teller: Teller, settings: EvictionSettings | None = None) -> None:
+    def __init__(self, executor: Executor, teller: Teller, metrics: BridgeMetrics, settings: EvictionSettings | None = None) -> None:
         self._executor = executor
         self._teller = teller
+        self._metrics = metrics
         self._settings = settings or EvictionSettings()
 
     async def evict(self, pod: Pod, wanted: Evict, known: Known) -> None:
@@ -54,7 +56,7 @@ class Evictions:
             words = before.words if before else ""
         elif not (words := await self._executor.evict(pod, wanted.reason, wanted.why)):
             known.refusals.pop(uid, None)
-            self._teller.evicted(pod, wanted.why)
+            self._evicted(pod, wanted)
             return
         known.refusals[uid] = self._refused(pod, wanted, words, before, now)
 
@@ -69,9 +71,14 @@ class Evictions:
             return False
         if before:
             self._teller.overridden(pod, f"{wanted.why}; its disruption budget could not be honoured any longer: {before.words}")
+            self._metrics.evicted(wanted.reason, "overridden")
         else:
-            self._teller.evicted(pod, wanted.why)
+            self._evicted(pod, wanted)
         return True
+
+    def _evicted(self, pod: Pod, wanted: Evict) -> None:
+        self._metrics.evicted(wanted.reason, "evicted")
+        self._teller.evicted(pod, wanted.why)
 
     def _refused(self, pod: Pod, wanted: Evict, words: str, before: Refusal | None, now: float) -> Refusal:
         tries = before.tries + 1 if before else 1
@@ -82,5 +89,6 @@ class Evictions:
             pause = min(pause, due - now)
         log.info("pod %s is not evicted yet (%s): %s; again in %.1f s", pod.key, wanted.why, words, pause)
         if before is None:
+            self._metrics.evicted(wanted.reason, "delayed")
             self._teller.spared(pod, f"{wanted.why}; its disruption budget does not let it go yet: {words}")
         return Refusal(since, tries, now + pause, words)

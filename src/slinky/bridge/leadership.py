@@ -233,6 +233,8 @@ class Leadership:
             return Standing(reason="NodeNotFree", message=f"Slurm job {known.job_id} has started; {known.obstacle}")
         if known.waits and known.job_id:
             return Standing(reason="BindingVolumes", message=f"Slurm job {known.job_id} has started; {known.waits}")
+        if any((status := self.poller.states.get(job_id)) and status.is_suspended for job_id in known.job_ids):
+            return Standing(reason="Suspended", message=f"Slurm job {known.job_id} is suspended: its pods run on as they are")
         if known.started_at and known.job_id:
             return Standing(reason="Running", message=f"Slurm job {known.job_id} runs", holds=True)
         if known.job_id:

@@ -35,6 +35,12 @@ class BridgeMetrics(Collector):
             registry=registry,
         )
         self._bound = Counter("slinky_bridge_pods_bound", "Pods bound to nodes", registry=registry)
+        self._evictions = Counter(
+            "slinky_bridge_evictions",
+            "Pods that were to go with their job, by what ended it and what came of it: evicted, delayed (by a disruption budget), overridden",
+            ["reason", "outcome"],
+            registry=registry,
+        )
         self._pods: Tally[str] = Tally()
         registry.register(self)
 
@@ -70,6 +76,9 @@ class BridgeMetrics(Collector):
         self._bound.inc(pods)
         if known.started_at:
             self._stage.labels("bind").observe(_now() - known.started_at)
+
+    def evicted(self, reason: str, outcome: str) -> None:
+        self._evictions.labels(reason, outcome).inc()
 
     def ended(self, known: Known) -> None:
         if known.ending_since:

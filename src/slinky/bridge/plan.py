@@ -57,6 +57,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """`ending`: its resources will be taken, and it is time for its pods to go. `over`: it has ended; `lost`: Slurm does not know it and it was settled that it will not come back.
 
     `tasks` is how many pods it has room for. `reason` and `why` say of one that is ending or over what ended it, in a word and in words; `until` how long its pods' going can wait (0: no longer).
+    `suspended`: somebody holds it up in Slurm, and its CPUs may be others' meanwhile: its pods are left as they are, and none is bound.
     """
 
     job_id: int
@@ -65,6 +66,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 1
     reason: str = ""
     until: float = 0.0
+    suspended: bool = False
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,7 +220,7 @@ def _back_to_the_start(now: Snapshot, job: JobView) -> list[Action]:
 
 def _bindings(now: Snapshot, job: JobView) -> list[Action]:
     """All pods that the job's label names at once, or none: when each has its place, and the gang is complete."""
-    if job.state != "running":
+    if job.state != "running" or job.suspended:
         return []
     own = [pod for pod in now.pods if pod.job_id == job.job_id]
     starting = [pod for pod in own if _may_start(pod) and not pod.gated]

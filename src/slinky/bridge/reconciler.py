@@ -80,7 +80,7 @@ class Reconciler:
         self._jobs = jobs
         self._poller = poller
         self._submitter = submitter
-        self._acts = Acts(executor, submitter, poller, metrics, Evictions(executor, teller, eviction))
+        self._acts = Acts(executor, submitter, poller, metrics, Evictions(executor, teller, metrics, eviction))
         self.binder = binder(self._hurry)
         self._window = window
         self._teller = teller

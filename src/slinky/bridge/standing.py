@@ -17,6 +17,8 @@ from slinky.slurm import Job
 __all__ = ["Standing", "conditions_for", "standing_of"]
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+_PRIORITY = re.compile(r", priority (\d+)")
+NO_NEWS = 0.1  # of a priority
 UNSCHEDULABLE = "Unschedulable"
 MOST_MESSAGE = 1024
 
@@ -27,7 +29,7 @@ MEANINGS = {
     "BeginTime": "its begin time has not come",
     "Dependency": "it waits for another job",
     "JobHeldAdmin": "an administrator holds it",
-    "JobHeldUser": "it is held",
+    "JobHeldUser": "its owner holds it",
     "Licenses": "licenses are in use",
     "Reservation": "its reservation has not begun",
     "ReqNodeNotAvail": "nodes it needs are down, drained or reserved",
@@ -65,6 +67,8 @@ def standing_of(parts: Sequence[Job], now: dt.datetime) -> Standing:
     start = job.start_time
     if isinstance(start, int) and start > now.timestamp():
         words.append(f"expected start {dt.datetime.fromtimestamp(start, dt.UTC):%Y-%m-%d %H:%M} UTC")
+    if isinstance(leader.priority, int) and leader.priority:
+        words.append(f"priority {leader.priority}")
     resources = reason == "Resources"
     word = reason if _REASON.fullmatch(reason) else "Pending"
     return Standing(reason=word, message=", ".join(words), scheduled=UNSCHEDULABLE if resources else "WaitingForSlurm")
@@ -77,13 +81,22 @@ def conditions_for(pod: Pod, standing: Standing, now: dt.datetime) -> list[dict[
     if before is None and standing.holds:
         return []
     found = []
-    if before is None or (before.status, before.reason, before.message) != (status, standing.reason, message):
+    if before is None or (before.status, before.reason) != (status, standing.reason) or not _say_the_same(before.message, message):
         found.append(_condition(CONDITION, status, standing.reason, message, before.status if before else "", now))
     if not standing.holds and not pod.spec.node_name:
         then = pod.condition("PodScheduled")
-        if then is None or (then.reason, then.message) != (standing.scheduled, message):
+        if then is None or then.reason != standing.scheduled or not _say_the_same(then.message, message):
             found.append(_condition("PodScheduled", "False", standing.scheduled, message, then.status if then else "", now))
     return found
+
+
+def _say_the_same(before: str, now: str) -> bool:
+    """A priority that grows with age is no news; one that somebody changed is, or that has grown by a good part."""
+    then, told = _PRIORITY.search(before), _PRIORITY.search(now)
+    if not then or not told:
+        return before == now
+    was, is_now = int(then[1]), int(told[1])
+    return abs(is_now - was) <= was * NO_NEWS and _PRIORITY.sub("", before) == _PRIORITY.sub("", now)
 
 
 def _condition(kind: str, status: str, reason: str, message: str, before: str, now: dt.datetime) -> dict[str, Any]:

@@ -40,12 +40,14 @@ class Teller:
         self._settings = settings
         self._may_act = may_act
         self._waiting: set[WorkloadKey] = set()
+        self._suspended: set[WorkloadKey] = set()
         self._resting: set[WorkloadKey] = set()  # of those, what was told lasts until their next step
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, expected=(SlurmError,))
         self.standings: Standings = lambda _: ()
 
     def look(self, key: WorkloadKey, now: Snapshot, pods: Sequence[Pod]) -> None:
         """After each look of the reconciler."""
+        self._tell_if_suspended(key, now, pods)
         waits = any(pod.state == "waiting" and not pod.deleting for pod in now.pods)
         if waits and key not in self._waiting:
             self._waiting.add(key)
@@ -58,8 +60,23 @@ class Teller:
             if any(pod.condition(CONDITION) for pod in pods):
                 self.queue.add(key)  # what they say is no longer so
 
+    def _tell_if_suspended(self, key: WorkloadKey, now: Snapshot, pods: Sequence[Pod]) -> None:
+        """When that changes, as far as this process has seen."""
+        suspended = now.job is not None and now.job.suspended
+        if suspended == (key in self._suspended) or now.job is None:
+            return
+        (self._suspended.add if suspended else self._suspended.discard)(key)
+        here = [pod for pod in pods if not pod.is_over]
+        if suspended:
+            self._event(here, "Suspended", f"Slurm job {now.job.job_id} is suspended: its pods run on as they are", warning=True)
+        elif now.job.state == "running":
+            self._event(here, "Resumed", f"Slurm job {now.job.job_id} runs again")
+        self.queue.add(key)
+
     def forget(self, key: WorkloadKey) -> None:
+        """It waits no more, or is no more."""
         self._waiting.discard(key)
+        self._suspended.discard(key)
         self._resting.discard(key)
 
     async def run(self) -> None:

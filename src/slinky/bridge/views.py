@@ -85,7 +85,7 @@ def speaks_for_all(parts: Sequence[S]) -> S:
 
 
 def job_view(status: JobStates, job_id: int, tasks: int = 1) -> JobView:
-    """A suspended job keeps what it has, so its pods are left as they are; one that is being prepared does not have its nodes yet."""
+    """A suspended job goes on when it is resumed, so its pods are left as they are; one that is being prepared does not have its nodes yet."""
     if status.is_finished:
         state = "over"
     elif status.is_running and "CONFIGURING" not in status.states:
@@ -93,7 +93,8 @@ def job_view(status: JobStates, job_id: int, tasks: int = 1) -> JobView:
     else:
         state = "pending" if status.is_pending or "CONFIGURING" in status.states else "running"
     reason = REASONS.get(status.state, "SlurmJobEnded") if state == "over" else ""
-    return JobView(job_id=job_id, state=state, why=f"Slurm job {job_id} is {status.state}", tasks=tasks, reason=reason)  # type: ignore[arg-type]
+    why = f"Slurm job {job_id} is {status.state}"
+    return JobView(job_id=job_id, state=state, why=why, tasks=tasks, reason=reason, suspended=status.is_suspended)  # type: ignore[arg-type]
 
 
 def ending_view(view: JobView, ending: Ending | None) -> JobView:

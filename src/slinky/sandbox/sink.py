@@ -22,8 +22,9 @@ SLURMD_PORT = 6838
 async def start_sink(sandbox: Sandbox, delay: float = 5.0) -> None:
     link = sandbox.link
     shutil.copyfile(sink.__file__, sandbox.head / "var/lib/sink.py")
-    words = ["slurmd", "-D", "-Z", f"-N{NODE}", f"--conf=Port={SLURMD_PORT} Features={NODE}"]
-    await link.start(Part("slurmd-sink", "head", words))
+    slurmd = f"exec slurmd -D -Z -N{NODE} '--conf=Port={SLURMD_PORT} Features={NODE}'"
+    own_run = f"mount -t tmpfs -o mode=755 none /run && {slurmd}"  # slurmd wants /run/slurm to be root's; on the head it is slurm's
+    await link.start(Part("slurmd-sink", "head", ["unshare", "--mount", "sh", "-euc", own_run]))
     await sandbox.until("slurmd-sink", "its node was there", lambda: link.run("head", "scontrol", "show", "node", NODE))
     await link.run("head", "scontrol", "update", f"NodeName={NODE}", "State=DRAIN", "Reason=answers for external nodes, takes no jobs")
     listen, slurmd = f"{ADDRESS}:{PORT}", f"127.0.0.1:{SLURMD_PORT}"
