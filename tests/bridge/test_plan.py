@@ -47,6 +47,7 @@ class AJob:
     state: str = "pending"
     slots: list[Slot] = field(default_factory=list)
     why: str = ""
+    reason: str = ""
 
 
 class History(RuleBasedStateMachine):
@@ -75,11 +76,11 @@ class History(RuleBasedStateMachine):
         job.state = "running"
         job.slots = [Slot(node=f"n{index % 2}", rank=index, local_rank=index // 2) for index in range(len(job.uids))]
 
-    @rule(data=st.data(), state=st.sampled_from(["ending", "over"]))
+    @rule(data=st.data(), state=st.sampled_from(["ending", "over"]), reason=st.sampled_from(["SlurmCancelled", "SlurmPreempted"]))
     @precondition(lambda self: self.live("pending", "running", "ending"))
-    def slurm_ends_the_job(self, data: st.DataObject, state: str) -> None:
+    def slurm_ends_the_job(self, data: st.DataObject, state: str, reason: str) -> None:
         job = data.draw(st.sampled_from(self.live("pending", "running", "ending")))
-        job.state, job.why = state, "preempted"
+        job.state, job.why, job.reason = state, "preempted", job.reason or reason
 
     @rule(data=st.data())
     @precondition(lambda self: self.live("pending", "running"))
@@ -158,6 +159,8 @@ class History(RuleBasedStateMachine):
                 owner = self.jobs.get(self.known)
                 assert owner is not None
                 assert owner.state in ("ending", "over"), "a pod is evicted only when its own job is over or ending"
+                began = any(p.state != "waiting" and p.job_id == owner.job_id for p in self.pods.values())
+                assert began or owner.reason == "SlurmCancelled", "who has not begun is queued again"
                 pod.deleting = True
             case SetApart(uid):
                 job = self.jobs[self.known]
@@ -208,7 +211,7 @@ class History(RuleBasedStateMachine):
         job = self.jobs.get(self.known)
         if job and job.state in ("over", "lost") and not any(pod.job_id == job.job_id for pod in self.pods.values()):
             self.known, job = 0, None
-        view = JobView(job_id=job.job_id, state=job.state, why=job.why, tasks=len(job.uids)) if job else None  # type: ignore[arg-type]
+        view = JobView(job_id=job.job_id, state=job.state, why=job.why, reason=job.reason, tasks=len(job.uids)) if job else None  # type: ignore[arg-type]
         pods = [
             PodView(
                 uid=p.uid,
@@ -345,6 +348,19 @@ def test_a_job_that_is_ending_is_ended_when_its_containers_are_gone_and_not_befo
     assert plan(but(now, pods=[PodView(uid="a", state="waiting", job_id=7, deleting=True)])) == [EndJob(7, None, "preempted")]
     by_itself = PodView(uid="a", state="over", job_id=7, exit_code=0)
     assert plan(but(now, pods=[by_itself])) == [EndJob(7, 0, "all pods have ended")]
+
+
+def test_who_had_not_begun_is_queued_again_unless_somebody_cancelled_it() -> None:
+    waits = PodView(uid="a", state="waiting", job_id=7)
+    over = JobView(job_id=7, state="over", why="preempted", reason="SlurmPreempted", tasks=2)
+    now = Snapshot(pods=[waits], size=1, job=over)
+    assert plan(now) == [Label("a", 0)]
+    ending = msgspec.structs.replace(over, state="ending")
+    assert plan(but(now, job=ending)) == [Label("a", 0), EndJob(7, None, "preempted")]
+    cancelled = msgspec.structs.replace(over, reason="SlurmCancelled")
+    assert plan(but(now, job=cancelled)) == [Evict("a", "SlurmCancelled", "preempted")]
+    began = PodView(uid="b", state="bound", job_id=7)
+    assert plan(but(now, pods=[waits, began])) == [Evict("a", "SlurmPreempted", "preempted"), Evict("b", "SlurmPreempted", "preempted")]
 
 
 def test_what_runs_is_left_running_when_slurm_forgets() -> None:

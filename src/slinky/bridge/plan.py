@@ -8,7 +8,7 @@ What must stay true, whatever happened before:
 - No second job is submitted while one may exist.
 - A job of ours ends when none of its pods is left to run and none will come in their stead; a pod keeps its finalizer until its containers are gone, and the last one until its job has ended, unless others are awaited: many of those who
   make pods make the next only when the last is gone.
-- A pod that runs is evicted only when its own job is known to be over or ending.
+- A pod is evicted only when its own job is known to be over or ending; one that has not begun, only where somebody cancelled the job, or others of its gang had begun.
 """
 
 from collections.abc import Mapping, Sequence
@@ -146,6 +146,8 @@ class Release(msgspec.Struct, frozen=True):
     uid: str
 
 
+SLURMS_OWN = frozenset({"SlurmPreempted", "SlurmTimeout", "SlurmNodeFail"})  # ends that nobody asked for
+
 Action = Submit | Label | SetApart | Bind | Evict | EndJob | Release
 
 
@@ -171,8 +173,10 @@ def plan(now: Snapshot) -> list[Action]:
 
 
 def _ending(now: Snapshot, job: JobView) -> list[Action]:
-    """Its pods go; and one that still has its resources gives them back when their containers are gone, not before, whoever is awaited in their stead."""
+    """Its pods go, but for those of whom none had begun: unless somebody cancelled it, they are queued again. A job that still has its resources gives them back when their containers are gone, not before, whoever is awaited in their stead."""
     left = [pod for pod in _left(now) if pod.job_id == job.job_id]
+    if job.reason in SLURMS_OWN and left and all(pod.state == "waiting" for pod in now.pods if pod.job_id == job.job_id):
+        return [*_back_to_the_start(now, job), *([EndJob(job.job_id, None, job.why)] if job.state == "ending" else [])]
     if job.state == "ending" and not left:
         end = _end(now, job)
         return [*_releases(now, job_over=False), end if end.exit_code is not None else EndJob(job.job_id, None, job.why)]

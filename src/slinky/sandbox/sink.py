@@ -30,7 +30,7 @@ async def start_sink(sandbox: Sandbox, delay: float = 5.0) -> None:
     listen, slurmd = f"{ADDRESS}:{PORT}", f"127.0.0.1:{SLURMD_PORT}"
     words = ["python3", "-I", "/var/lib/sink.py", "--listen", listen, "--slurmd", slurmd, "--delay", f"{delay:g}"]
     await link.start(Part("sink", "head", words))
-    await sandbox.until("sink", "it listened", lambda: link.run("head", "bash", "-c", f"exec 3<>/dev/tcp/{ADDRESS}/{PORT}"))
+    await sandbox.until("sink", "it listened", lambda: link.run("head", "bash", "-c", f"exec 3<>/dev/tcp/{ADDRESS}/{PORT} && echo it does"))
 
 
 async def stop_sink(sandbox: Sandbox) -> None:
