@@ -92,16 +92,16 @@ class Endings:
         try:
             parts = await self._slurm.jobs.parts(followed.job_id)
         except NotFoundError:
-            return  # the reconciler will hear of it
-        if not all(self._is_own(part, key) for part in parts):
-            return
-        now = self._clock()
-        end = end_of(parts, longest_grace(self._pods(key)), now, warned=followed.warned)
-        wait = seconds_to_next_look(end, now, len(self._followed))
-        if self._checkpoints:
-            wait = min(wait, await self._checkpoints.seen(key, parts[0], end))
-        self._tell(key, followed.job_id, self._ending(end, followed.job_id))
-        if key in self._followed and not parts[0].is_finished:
+            parts = []  # the reconciler will hear of it
+        wait = seconds_to_next_look(None, 0.0, len(self._followed))
+        if parts and all(self._is_own(part, key) for part in parts):
+            now = self._clock()
+            end = end_of(parts, longest_grace(self._pods(key)), now, warned=followed.warned)
+            wait = seconds_to_next_look(end, now, len(self._followed))
+            if self._checkpoints:
+                wait = min(wait, await self._checkpoints.seen(key, parts[0], end))
+            self._tell(key, followed.job_id, self._ending(end, followed.job_id))
+        if key in self._followed:
             self.queue.add_after(key, wait)
         await asyncio.sleep(WORKERS / LOOKS_PER_SECOND)
 
