@@ -1,6 +1,7 @@
 """The sink, between a client and a server that echoes: what comes through, when, and how many at once."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -119,3 +120,26 @@ def test_nodes_are_registered_with_the_sinks_address_and_made_anew_where_they_ha
     assert not has_same_shape(registered, wish.description)
     registered.port = 7000
     assert has_same_shape(registered, wish.description)
+
+
+async def test_the_command_serves_until_it_is_told_to_end() -> None:
+    async with slurmd() as (host, behind):
+        port = free_port()
+        words = ["sink", "--listen", f"127.0.0.1:{port}", "--slurmd", f"{host}:{behind}", "--delay", "0"]
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "slinky", *words, stderr=asyncio.subprocess.PIPE)
+        try:
+            async with asyncio.timeout(30):
+                assert process.stderr
+                assert b"leads to the slurmd" in await process.stderr.readline()
+                while True:
+                    try:
+                        assert await send(port, b"signal") == b"rc 0 for signal"
+                        break
+                    except ConnectionRefusedError:
+                        await asyncio.sleep(0.05)
+                process.terminate()
+                assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()

@@ -7,9 +7,14 @@ from contextlib import AsyncExitStack
 import pytest
 
 from slinky.bridge.keys import JOB_ID
-from slinky.kube import EVENTS
+from slinky.bridge.node_description import Wanted, wish_of
+from slinky.bridge.node_plan import has_same_shape
+from slinky.bridge.settings import NodeSettings, Settings
+from slinky.kube import EVENTS, Meta, Node
+from slinky.kube.objects import NodeStatus
 from slinky.sandbox.bridge import SandboxBridge
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.sink import ADDRESS
 from slinky.slurm import JobState
 from tests.bridge_sandbox.conftest import Team, open_team
 from tests.bridge_sandbox.endings import NODES_OF, STORIES, Background, Case, Ended, let_go, partition_of, prepared
@@ -130,8 +135,26 @@ async def test_a_requeue_is_refused_by_slurm_and_changes_nothing(team: Team) -> 
     await team.create(team.pod("p"))
     await team.until_running("p")
     [job_id] = await team.until_labelled("p")
-    print(await team.head("sh", "-c", f"scontrol requeue {job_id} 2>&1; echo rc $?; scontrol show job {job_id}"))
-    raise AssertionError
+    for command in ("requeue", "requeuehold"):
+        said = await team.head("sh", "-c", f"scontrol {command} {job_id} 2>&1 || true")
+        assert "Only batch jobs are accepted" in said
+    assert (await team.slurm.jobs.get(job_id)).states == ["RUNNING"]
+    pod = await team.get("p")
+    assert (pod.status.phase, pod.metadata.deletion_timestamp) == ("Running", None)
+
+
+async def test_nodes_are_registered_with_the_sinks_address_and_port(team: Team) -> None:
+    labels = {"scheduler.slinky.slurm.net/external-node": "true"}
+    node = Node(metadata=Meta(name="behind-the-sink", labels=labels), status=NodeStatus(allocatable={"cpu": "4", "memory": "4Gi"}))
+    wish = wish_of(node, Settings(partition="bridge", nodes=NodeSettings(sink=f"{ADDRESS}:7000")))
+    assert isinstance(wish, Wanted)
+    await team.slurm.nodes.create(wish.description)
+    try:
+        found = await team.slurm.nodes.get("behind-the-sink")
+        assert (found.address, found.port) == (ADDRESS, 7000)
+        assert has_same_shape(found, wish.description)
+    finally:
+        await team.slurm.nodes.delete("behind-the-sink")
 
 
 @pytest.mark.parametrize("case", [name for name in STORIES if name != "time limit with time to spare"])
