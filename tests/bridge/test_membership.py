@@ -9,7 +9,7 @@ import pytest
 from slinky.bridge.keys import GANG, JOB_ID, SETTINGS
 from slinky.bridge.membership import Membership
 from slinky.bridge.workload import COSCHEDULING_LABEL, PodGroup, WorkloadKey, workload_of
-from slinky.kube import Cache, Job, Meta, Pod
+from slinky.kube import Cache, Job, Key, Meta, Pod
 from slinky.kube.objects import Condition, JobSpec, JobStatus, OwnerReference, PodSpec, PodStatus, SchedulingGroup, WorkloadReference
 
 RING = WorkloadKey("PodGroup", "ns", "ring")
@@ -188,3 +188,13 @@ async def test_what_a_kubelet_and_a_job_controller_keep_saying_is_no_reason_to_l
     for change in ({"status": PodStatus(phase="Succeeded")}, {"spec": PodSpec(node_name="n")}):
         world.pods.put(msgspec.structs.replace(_pod("a", owner=OWNER), **change))
     assert world.touched == [TRAIN, TRAIN]
+
+
+async def test_pods_of_a_namespace_that_can_never_be_managed_are_part_of_no_workload() -> None:
+    pods: Cache[Pod] = Cache()
+    membership = Membership(pods, Cache(), lambda _: None, never=frozenset({"ns"}))
+    pods.put(_pod("a"))
+    pods.put(_pod("a", job_id=7))
+    assert membership.keys() == []
+    pods.remove(Key("ns", "a"))
+    assert membership.keys() == []

@@ -13,6 +13,7 @@ belongs to one workload for its whole life, from the moment that its Job and its
 This needs Jobs and groups to be there before the pods that name them: whoever starts the caches waits for Jobs and groups before it follows pods.
 """
 
+import logging
 from collections.abc import Callable
 
 import msgspec
@@ -25,6 +26,8 @@ from slinky.kube import Cache, Change, Job, Key, Pod
 
 __all__ = ["Membership"]
 
+log = logging.getLogger(__name__)
+
 
 class _Member(msgspec.Struct, frozen=True):
     """`settled`: for its whole life. Otherwise it waits there for its group."""
@@ -35,7 +38,7 @@ class _Member(msgspec.Struct, frozen=True):
 
 
 class Membership:
-    """`groups` tells what is known of the group that a pod names, `parts` which part of a set it is of; `group_changed` is to be called when that changes."""
+    """`groups` tells what is known of the group that a pod names, `parts` which part of a set it is of; `group_changed` is to be called when that changes. Pods of the namespaces `never` are part of none."""
 
     def __init__(
         self,
@@ -44,12 +47,14 @@ class Membership:
         touched: Callable[[WorkloadKey], None],
         groups: Callable[[WorkloadKey], PodGroup | None] = lambda _: None,
         parts: Callable[[WorkloadKey, Pod], str] = lambda *_: "",
+        never: frozenset[str] = frozenset(),
     ) -> None:
         self._pods = pods
         self._jobs = jobs
         self._touched = touched
         self._groups = groups
         self._parts = parts
+        self._never = never
         self._of_pod: dict[Key, _Member] = {}
         self._pods_of: dict[WorkloadKey, set[Key]] = {}
         pods.add_index("job", lambda pod: [owner.uid] if (owner := pod.metadata.controller) and owner.kind == "Job" else [])
@@ -91,6 +96,8 @@ class Membership:
             self._keep(pod)
 
     def _pod_changed(self, change: Change[Pod]) -> None:
+        if change.old is None and change.key.namespace in self._never:
+            log.warning("pod %s names our scheduler in a namespace that can never be managed: it is left alone", change.key)
         if change.new is None:
             self._drop(change.key)
         elif change.old is not None and change.key in self._of_pod and not _matters(change.old, change.new):
@@ -131,6 +138,8 @@ class Membership:
         return [part] if part else []
 
     def _keep(self, pod: Pod) -> None:
+        if pod.metadata.namespace in self._never:
+            return
         before = self._of_pod.get(pod.key)
         if before is not None and before.uid != pod.metadata.uid:
             self._drop(pod.key)

@@ -85,6 +85,12 @@ class SlurmSettings(_Section, frozen=True):
     completion_command: Annotated[
         list[str], Help("Command that runs Python where libslurm is, if not here: the words before the script's name.")
     ] = []
+    namespaces: Annotated[
+        list[str],
+        Help(
+            "Kubernetes namespaces that Slurm itself runs in, where it does: never managed, as Slurm cannot schedule what it needs to run. Nor are kube-system and the bridge's own."
+        ),
+    ] = msgspec.field(default_factory=lambda: ["slurm"])
     fastest_poll: Annotated[float, Help("Seconds between two looks at the jobs' states while something changes.")] = 0.03
     slowest_poll: Annotated[float, Help("The same while nothing does.")] = 1.0
 
@@ -237,8 +243,15 @@ class Settings(_Section, frozen=True):
         """Whether pods pass where the webhook does not answer; a shadow is never in the way."""
         return self.admission.fail_open or self.shadow
 
+    @property
+    def never_managed(self) -> frozenset[str]:
+        """What Slurm and the bridge run on cannot wait for them."""
+        return frozenset({"kube-system", *self.slurm.namespaces, self.namespace} - {""})
+
     def manages(self, namespace: str, labels: dict[str, str]) -> bool:
         """Does Slurm schedule the pods of this namespace?"""
+        if namespace in self.never_managed:
+            return False
         if self.managed_namespace_selector is not None:
             return matches(self.managed_namespace_selector, labels)
         return namespace in self.managed_namespaces
