@@ -5,6 +5,7 @@ from typing import Final
 __all__ = [
     "APART",
     "CONDITION",
+    "CORDONED",
     "DEVICES",
     "EXTERNAL_NODE",
     "EXTERNAL_NODE_PARTITIONS",
@@ -12,6 +13,7 @@ __all__ = [
     "GANG",
     "JOB_ID",
     "MANAGED_NODE",
+    "NODE_CONDITION",
     "OLD_SETTINGS",
     "OWNED_ANNOTATIONS",
     "OWNED_LABELS",
@@ -44,6 +46,8 @@ APART: Final = "scheduler.slinky.slurm.net/apart"  # a pod of a group that has n
 
 # Nodes.
 MANAGED_NODE: Final = "slinky.slurm.net/managed-node"  # taint, its value the scheduler's name
+NODE_CONDITION: Final = "slinky.slurm.net/SlurmNode"  # how the node stands in Slurm
+CORDONED: Final = "slinky.slurm.net/cordoned-for-slurm"  # annotation: the cordon is the bridge's, its value Slurm's reason
 SLURM_NODE_NAME: Final = "slinky.slurm.net/slurm-nodename"
 EXTERNAL_NODE: Final = "scheduler.slinky.slurm.net/external-node"
 EXTERNAL_NODE_PARTITIONS: Final = "scheduler.slinky.slurm.net/external-node-partitions"

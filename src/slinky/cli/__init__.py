@@ -14,6 +14,7 @@ from slinky.cli.sandbox_bridge import bridge as bridge_on_a_sandbox
 from slinky.cli.shadow import shadow_end, shadow_report
 from slinky.cli.slurm import slurm
 from slinky.cli.translate import translate
+from slinky.cli.uninstall import uninstall
 from slinky.kube import KubeError
 from slinky.sandbox import SandboxError
 from slinky.slurm import SlurmError
@@ -33,6 +34,7 @@ slinky.add_command(demo)
 slinky.add_command(slurm)
 slinky.add_command(translate)
 bridge.add_command(run)
+bridge.add_command(uninstall)
 bridge.add_command(shadow_report)
 bridge.add_command(shadow_end)
 slinky.add_command(bridge)
