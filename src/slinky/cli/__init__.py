@@ -9,6 +9,7 @@ from slinky.bridge.settings import SettingsError
 from slinky.cli.bridge import bridge
 from slinky.cli.bridge_run import run
 from slinky.cli.demo import demo
+from slinky.cli.migrate import migrate
 from slinky.cli.sandbox import sandbox
 from slinky.cli.sandbox_bridge import bridge as bridge_on_a_sandbox
 from slinky.cli.shadow import shadow_end, shadow_report
@@ -38,6 +39,7 @@ bridge.add_command(uninstall)
 bridge.add_command(shadow_report)
 bridge.add_command(shadow_end)
 slinky.add_command(bridge)
+slinky.add_command(migrate)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from slinky.cli.bridge_options import Site, site_options
 from slinky.kube import NAMESPACES, Access, Client
 from slinky.slurm import JobCompletion, TokenFile
 
-__all__ = ["LEFT", "cluster_of", "grouped", "uninstall"]
+__all__ = ["LEFT", "cluster_of", "grouped", "named", "uninstall"]
 
 LEFT = 3  # exit code: something is left
 NAMES = 8  # of each kind that are shown
@@ -124,12 +124,12 @@ def _report(plan: Plan, *, dry_run: bool) -> Iterator[str]:
     if dry_run:
         for number, step in enumerate(plan.steps, 1):
             if step.acts or step.later:
-                yield f"{number}. {step.title}: {_names([act.name for act in step.acts])}" if step.acts else f"{number}. {step.title}"
+                yield f"{number}. {step.title}: {named([act.name for act in step.acts])}" if step.acts else f"{number}. {step.title}"
                 yield from (f"   {line}" for line in grouped(step.later))
         if not any(step.acts or step.later for step in plan.steps):
             yield "there is nothing to let go of"
     if plan.runs_on:
-        yield f"pods that run on, without Slurm: {_names(plan.runs_on)}"
+        yield f"pods that run on, without Slurm: {named(plan.runs_on)}"
     if plan.left:
         yield "would be left:" if dry_run else "left:"
         yield from (f"  {line}" for line in grouped(plan.left))
@@ -143,9 +143,10 @@ def grouped(left: Iterable[Left]) -> Iterator[str]:
     for each in left:
         groups.setdefault((each.kind, each.why), []).append(each.name)
     for (kind, why), names in groups.items():
-        yield f"{kind} {_names(names)}: {why}"
+        yield f"{kind} {named(names)}: {why}"
 
 
-def _names(names: Sequence[str]) -> str:
+def named(names: Sequence[str]) -> str:
+    """As many as one wants to read."""
     shown = ", ".join(names[:NAMES])
     return shown if len(names) <= NAMES else f"{shown} and {len(names) - NAMES} more ({len(names)} in all)"
