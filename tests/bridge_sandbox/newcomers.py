@@ -25,7 +25,7 @@ def a_node(name: str, address: str, feature: str) -> dict[str, Any]:
     return {
         "metadata": {
             "name": name,
-            "labels": {"kubernetes.io/hostname": name, EXTERNAL_NODE: ""},
+            "labels": {"type": "kwok", "kubernetes.io/hostname": name, EXTERNAL_NODE: ""},
             "annotations": {"kwok.x-k8s.io/node": "fake", EXTERNAL_NODE_PARTITIONS: feature},
         },
         "status": {"capacity": resources, "allocatable": resources, "addresses": [{"type": "InternalIP", "address": address}]},
