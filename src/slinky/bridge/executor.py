@@ -11,7 +11,7 @@ from slinky.bridge.keys import APART, FINALIZER, JOB_ID
 from slinky.bridge.marker import marker_for
 from slinky.bridge.submission import Submission, submission_from, submission_of
 from slinky.bridge.translate import Site, components
-from slinky.bridge.whereabouts import Whereabouts, put_on_all
+from slinky.bridge.whereabouts import Whereabouts, noted, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import PODS, Client, ConflictError, InvalidError, NotFoundError, PatchKind, Pod
 from slinky.slurm import (
@@ -83,7 +83,7 @@ class Executor:
         site = site or await self.site_for(workload)
         for attempt in range(MOST_ATTEMPTS):
             marker = marker_for(site.cluster, str(workload.key), workload.uids, attempt)
-            parts = put_on_all(components(workload, site, attempt), whereabouts)
+            parts = [noted(part) for part in put_on_all(components(workload, site, attempt), whereabouts)]
             self._check()
             if len(parts) == 1:
                 answer = await self._slurm.jobs.submit_external(parts[0], marker=marker, marker_in="admin_comment", once=True)
