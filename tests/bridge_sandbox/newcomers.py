@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from slinky.bridge.keys import EXTERNAL_NODE, EXTERNAL_NODE_PARTITIONS
-from slinky.kube import NODES, Client, NotFoundError
+from slinky.kube import NODES, Client, NotFoundError, from_kubeconfig
 from slinky.sandbox.bridge import SandboxBridge
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import NotFoundError as NotInSlurmError
@@ -33,24 +33,23 @@ def a_node(name: str, address: str, feature: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def brought_along(
-    sandbox: Sandbox, kube: Client, slurm: SlurmClient, prefix: str, count: int, partition: str
-) -> AsyncIterator[list[str]]:
+async def brought_along(sandbox: Sandbox, prefix: str, count: int, partition: str) -> AsyncIterator[list[str]]:
     """Kubernetes nodes of the test's own. At the end they are gone from both sides, and so is the partition, if there is one."""
     names = [f"{prefix}-{index}" for index in range(count)]
-    for index, name in enumerate(names):
-        await kube.create(NODES.untyped, a_node(name, f"10.209.{ord(prefix[0])}.{index + 1}", partition))
-    try:
-        yield names
-    finally:
-        for name in names:
-            with suppress(NotFoundError):
-                await kube.delete(NODES, name)
-        with suppress(Exception):  # where the test did not come to make it
-            await sandbox.link.run("head", "scontrol", "delete", f"PartitionName={partition}")
-        for name in names:
-            with suppress(SlurmError):
-                await slurm.nodes.delete(name)
+    async with Client(from_kubeconfig(sandbox.kubeconfig)) as kube, sandbox.slurm_client() as slurm:
+        for index, name in enumerate(names):
+            await kube.create(NODES.untyped, a_node(name, f"10.209.{ord(prefix[0])}.{index + 1}", partition))
+        try:
+            yield names
+        finally:
+            for name in names:
+                with suppress(NotFoundError):
+                    await kube.delete(NODES, name)
+            with suppress(Exception):  # where the test did not come to make it
+                await sandbox.link.run("head", "scontrol", "delete", f"PartitionName={partition}")
+            for name in names:
+                with suppress(SlurmError):
+                    await slurm.nodes.delete(name)
 
 
 async def gone_from_slurm(slurm: SlurmClient, name: str) -> bool:

@@ -106,9 +106,9 @@ async def test_migrate_takes_over_the_originals_pods_jobs_and_nodes_without_a_re
         "status": {"seconds": 1, "rate": 50},
     }
     async with (
+        brought_along(sandbox, "migrate", 5, own) as nodes,  # who stay until their pods are gone
         sandbox_bridge(sandbox, tmp_path, parts=(), name=name, **settings) as bridge,
         open_team(sandbox, partition, label=name) as team,
-        brought_along(sandbox, team.kube, team.slurm, "migrate", 5, own) as nodes,
     ):
         original = Original(team, bridge.settings["schedulerName"])
         for index, node in enumerate(nodes):

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from slinky.bridge.keys import CONDITION, CORDONED, FINALIZER, JOB_ID, MANAGED_NODE, NODE_CONDITION, SETTINGS
-from slinky.bridge.marker import comment_for
-from slinky.kube import LEASES, NODES, NotFoundError, PatchKind, Pod
+from slinky.bridge.marker import comment_for, read_comment
+from slinky.kube import LEASES, NODES, PODS, NotFoundError, PatchKind, Pod
 from slinky.sandbox.bridge import SandboxBridge, sandbox_bridge
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import JobDescription, JobState
@@ -56,108 +56,107 @@ async def test_uninstall_lets_go_of_every_finalizer_taint_node_and_job_in_order_
     sandbox: Sandbox, partition: Partition, tmp_path: Path
 ) -> None:
     leaving = "leaving"
-    async with bridge_of_its_own(sandbox, partition, tmp_path, nodes={"register": True}) as (bridge, team):
+    async with (
+        brought_along(sandbox, "leave", 2, leaving) as nodes,
+        bridge_of_its_own(sandbox, partition, tmp_path, nodes={"register": True}) as (bridge, team),
+    ):
         scheduler, cluster = bridge.settings["schedulerName"], bridge.settings["cluster"]
-        async with brought_along(sandbox, team.kube, team.slurm, "leave", 2, leaving) as nodes:
 
-            async def registered() -> bool:
-                return not any([await gone_from_slurm(team.slurm, name) for name in nodes])
+        async def registered() -> bool:
+            return not any([await gone_from_slurm(team.slurm, name) for name in nodes])
 
-            await team.until("the nodes were registered", registered)
-            await team.head("scontrol", "create", f"PartitionName={leaving}", f"Nodes={','.join(nodes)}")
-            there = {SETTINGS + "partition": leaving}
-            await team.create(
-                team.pod("runs", annotations=there),
-                team.pod("waits", said={"priority": "0"}),
-                team.pod("ends", run_for="1s"),
-                team.pod("on-slurms-own"),  # the partition's nodes are not the bridge's: they stay
-            )
-            await team.until_running("runs", "ends", "on-slurms-own")
-            [runs, waits, shared] = await team.until_labelled("runs", "waits", "on-slurms-own")
-            uid = (await team.get("runs")).metadata.uid
-            taint = {"key": MANAGED_NODE, "value": scheduler, "effect": "NoSchedule"}
-            change: dict[str, Any] = {
-                "metadata": {"annotations": {CORDONED: "drained"}},
-                "spec": {"unschedulable": True, "taints": [taint]},
-            }
-            await team.kube.patch(NODES, nodes[0], change, kind=PatchKind.STRATEGIC)
-            condition = {"type": NODE_CONDITION, "status": "False", "reason": "Drained", "message": "x"}
-            status = {"status": {"conditions": [condition]}}
-            await team.kube.patch(NODES, nodes[0], status, kind=PatchKind.STRATEGIC, subresource="status")
-            # Others' jobs, of which one looks like ours.
-            other = comment_for("another-cluster", "Pod ns/x", [(team.namespace, "runs")], ["x"])
-            said = [
-                JobDescription(name="x", partition=partition.name, admin_comment=text, hold=True) for text in ("", '{"pods":[]}', other)
-            ]
-            foreign = [(await team.slurm.jobs.submit_external(job)).job_id for job in said]
+        await team.until("the nodes were registered", registered)
+        await team.head("scontrol", "create", f"PartitionName={leaving}", f"Nodes={','.join(nodes)}")
+        there = {SETTINGS + "partition": leaving}
+        await team.create(
+            team.pod("runs", annotations=there),
+            team.pod("waits", said={"priority": "0"}),
+            team.pod("ends", run_for="1s"),
+            team.pod("on-slurms-own"),  # the partition's nodes are not the bridge's: they stay
+        )
+        await team.until_running("runs", "ends", "on-slurms-own")
+        [runs, waits, shared] = await team.until_labelled("runs", "waits", "on-slurms-own")
+        uid = (await team.get("runs")).metadata.uid
+        taint = {"key": MANAGED_NODE, "value": scheduler, "effect": "NoSchedule"}
+        change: dict[str, Any] = {
+            "metadata": {"annotations": {CORDONED: "drained"}},
+            "spec": {"unschedulable": True, "taints": [taint]},
+        }
+        await team.kube.patch(NODES, nodes[0], change, kind=PatchKind.STRATEGIC)
+        condition = {"type": NODE_CONDITION, "status": "False", "reason": "Drained", "message": "x"}
+        status = {"status": {"conditions": [condition]}}
+        await team.kube.patch(NODES, nodes[0], status, kind=PatchKind.STRATEGIC, subresource="status")
+        # Others' jobs, of which one looks like ours.
+        other = comment_for("another-cluster", "Pod ns/x", [(team.namespace, "runs")], ["x"])
+        said = [JobDescription(name="x", partition=partition.name, admin_comment=text, hold=True) for text in ("", '{"pods":[]}', other)]
+        foreign = [(await team.slurm.jobs.submit_external(job)).job_id for job in said]
 
-            code, output = await slinky(bridge, sandbox, "bridge", "uninstall", "--dry-run")
-            assert code == 3
-            assert "a bridge leads" in output
-            for words in (
-                f"mutatingwebhookconfigurations/{bridge.settings['admission']['configuration']}",
-                *nodes,
-                f"{team.namespace}/runs",
-                str(waits),
-            ):
-                assert words in output
-            assert f"pod {team.namespace}/waits: waits, and nobody schedules what names {scheduler}" in output
-            assert (await team.get("runs")).metadata.labels[JOB_ID] == str(runs), "nothing was changed"
+        code, output = await slinky(bridge, sandbox, "bridge", "uninstall", "--dry-run")
+        assert code == 3
+        assert "a bridge leads" in output
+        for words in (
+            f"mutatingwebhookconfigurations/{bridge.settings['admission']['configuration']}",
+            *nodes,
+            f"{team.namespace}/runs",
+            str(waits),
+        ):
+            assert words in output
+        assert f"pod {team.namespace}/waits: waits, and nobody schedules what names {scheduler}" in output
+        assert (await team.get("runs")).metadata.labels[JOB_ID] == str(runs), "nothing was changed"
 
-            code, output = await slinky(bridge, sandbox, "bridge", "uninstall")
-            assert code == 1
-            assert "a bridge leads" in output
-            assert (await team.get("runs")).metadata.labels[JOB_ID] == str(runs), "nothing was changed"
+        code, output = await slinky(bridge, sandbox, "bridge", "uninstall")
+        assert code == 1
+        assert "a bridge leads" in output
+        assert (await team.get("runs")).metadata.labels[JOB_ID] == str(runs), "nothing was changed"
 
-            await bridge.stop("admission")
-            await bridge.stop("run")
-            await killed_after("pods let go of", *command(bridge, sandbox, "bridge", "uninstall"))
-            assert (await team.slurm.jobs.get(runs)).is_running, "it was killed before"
-            code, output = await slinky(bridge, sandbox, "bridge", "uninstall")
+        await bridge.stop("admission")
+        await bridge.stop("run")
+        await killed_after("pods let go of", *command(bridge, sandbox, "bridge", "uninstall"))
+        assert (await team.slurm.jobs.get(runs)).is_running, "it was killed before"
+        code, output = await slinky(bridge, sandbox, "bridge", "uninstall")
 
-            assert code == 3, output
-            found = {pod.metadata.name: pod for pod in await team.pods()}
-            assert bare(found["runs"]) and bare(found["waits"]), "no finalizer, no label"
-            assert FINALIZER not in found["ends"].metadata.finalizers
-            assert (found["runs"].metadata.uid, found["runs"].status.phase) == (uid, "Running"), "it runs on"
-            told = found["waits"].condition(CONDITION)
-            assert told is not None
-            assert "nobody schedules this pod" in told.message
-            assert (await team.slurm.jobs.get(runs)).state is JobState.CANCELLED
-            assert (await team.slurm.jobs.get(waits)).state is JobState.CANCELLED
-            assert (await team.slurm.jobs.get(shared)).is_running, "Slurm would give to others what its pod uses"
-            assert f"job {shared}: its pods run on, and on nodes that stay in Slurm" in output
-            assert found["on-slurms-own"].metadata.labels[JOB_ID] == str(shared)
-            assert all([await gone_from_slurm(team.slurm, name) for name in nodes])
-            node = await team.kube.get(NODES, nodes[0])
-            assert not node.spec.taints
-            assert not node.spec.unschedulable
-            assert CORDONED not in node.metadata.annotations
-            assert node.condition(NODE_CONDITION) is None
-            assert node.condition("Ready") is not None
-            assert all([(await team.slurm.jobs.get(job_id)).is_pending for job_id in foreign])
-            assert not await gone_from_slurm(team.slurm, partition.nodes[0])
-            with pytest.raises(NotFoundError):
-                await team.kube.get(LEASES, bridge.settings["leader"]["name"], "kube-system")
-            await team.create(team.pod("new"))
-            assert (await team.get("new")).spec.scheduler_name == "default-scheduler", "nothing is taken in any more, and nobody is refused"
+        assert code == 3, output
+        found = {pod.metadata.name: pod for pod in await team.pods()}
+        assert bare(found["runs"]) and bare(found["waits"]), "no finalizer, no label"
+        assert FINALIZER not in found["ends"].metadata.finalizers
+        assert (found["runs"].metadata.uid, found["runs"].status.phase) == (uid, "Running"), "it runs on"
+        told = found["waits"].condition(CONDITION)
+        assert told is not None
+        assert "nobody schedules this pod" in told.message
+        assert (await team.slurm.jobs.get(runs)).state is JobState.CANCELLED
+        assert (await team.slurm.jobs.get(waits)).state is JobState.CANCELLED
+        assert (await team.slurm.jobs.get(shared)).is_running, "Slurm would give to others what its pod uses"
+        assert f"job {shared}: its pods run on, and on nodes that stay in Slurm" in output
+        assert found["on-slurms-own"].metadata.labels[JOB_ID] == str(shared)
+        assert all([await gone_from_slurm(team.slurm, name) for name in nodes])
+        node = await team.kube.get(NODES, nodes[0])
+        assert MANAGED_NODE not in {found.key for found in node.spec.taints}
+        assert not node.spec.unschedulable
+        assert CORDONED not in node.metadata.annotations
+        assert node.condition(NODE_CONDITION) is None
+        assert node.condition("Ready") is not None
+        assert all([(await team.slurm.jobs.get(job_id)).is_pending for job_id in foreign])
+        assert not await gone_from_slurm(team.slurm, partition.nodes[0])
+        with pytest.raises(NotFoundError):
+            await team.kube.get(LEASES, bridge.settings["leader"]["name"], "kube-system")
+        await team.create(team.pod("new"))
+        assert (await team.get("new")).spec.scheduler_name == "default-scheduler", "nothing is taken in any more, and nobody is refused"
 
-            code, output = await slinky(
-                bridge, sandbox, "bridge", "uninstall", "--running", "evict", "--waiting", "delete", "--timeout", "60"
-            )
-            assert code == 0, output
-            assert "nothing is left" in output
-            await team.until_gone("waits", "on-slurms-own")
-            await team.until_job(shared, JobState.CANCELLED)
-            assert cluster not in await team.head("squeue", "-h", "-o", "%all")
-            await team.slurm.jobs.cancel_many(foreign)
+        code, output = await slinky(bridge, sandbox, "bridge", "uninstall", "--running", "evict", "--waiting", "delete", "--timeout", "60")
+        assert code == 0, output
+        assert "nothing is left" in output
+        await team.until_gone("waits", "on-slurms-own")
+        await team.until_job(shared, JobState.CANCELLED)
+        live = [job async for job in team.slurm.jobs.stream() if not job.is_finished]
+        assert not [job for job in live if read_comment(job.admin_comment, cluster)]
+        await team.slurm.jobs.cancel_many(foreign)
 
 
 async def test_uninstall_without_slurm_does_what_it_can_and_the_next_one_does_the_rest(
     sandbox: Sandbox, partition: Partition, tmp_path: Path
 ) -> None:
     async with bridge_of_its_own(sandbox, partition, tmp_path) as (bridge, team):
-        await team.create(team.pod("runs", run_for="25s"), team.pod("waits", said={"priority": "0"}))
+        await team.create(team.pod("runs"), team.pod("waits", said={"priority": "0"}))
         await team.until_running("runs")
         [runs, waits] = await team.until_labelled("runs", "waits")
         await bridge.stop("admission")
@@ -175,10 +174,12 @@ async def test_uninstall_without_slurm_does_what_it_can_and_the_next_one_does_th
         assert (await team.slurm.jobs.get(waits)).is_pending
 
         bridge.config.write_text(good)
-        code, output = await slinky(bridge, sandbox, "bridge", "uninstall", "--running", "wait", "--waiting", "delete", "--timeout", "60")
-        assert code == 0, output
-        assert f"waiting for pod {team.namespace}/runs: its containers have not ended" in output
+        waiting = asyncio.create_task(
+            slinky(bridge, sandbox, "bridge", "uninstall", "--running", "wait", "--waiting", "delete", "--timeout", "60")
+        )
         await team.until_gone("waits")
-        assert (await team.get("runs")).status.phase == "Succeeded"
+        await team.kube.patch(PODS, "runs", {"status": {"phase": "Succeeded"}}, team.namespace, subresource="status")
+        code, output = await waiting
+        assert code == 0, output
         await team.until_job(runs, JobState.COMPLETED)
         await team.until_job(waits, JobState.CANCELLED)
