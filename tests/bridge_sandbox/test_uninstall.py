@@ -77,15 +77,6 @@ async def test_uninstall_lets_go_of_every_finalizer_taint_node_and_job_in_order_
         await team.until_running("runs", "ends", "on-slurms-own")
         [runs, waits, shared] = await team.until_labelled("runs", "waits", "on-slurms-own")
         uid = (await team.get("runs")).metadata.uid
-        taint = {"key": MANAGED_NODE, "value": scheduler, "effect": "NoSchedule"}
-        change: dict[str, Any] = {
-            "metadata": {"annotations": {CORDONED: "drained"}},
-            "spec": {"unschedulable": True, "taints": [taint]},
-        }
-        await team.kube.patch(NODES, nodes[0], change, kind=PatchKind.STRATEGIC)
-        condition = {"type": NODE_CONDITION, "status": "False", "reason": "Drained", "message": "x"}
-        status = {"status": {"conditions": [condition]}}
-        await team.kube.patch(NODES, nodes[0], status, kind=PatchKind.STRATEGIC, subresource="status")
         # Others' jobs, of which one looks like ours.
         other = comment_for("another-cluster", "Pod ns/x", [(team.namespace, "runs")], ["x"])
         said = [JobDescription(name="x", partition=partition.name, admin_comment=text, hold=True) for text in ("", '{"pods":[]}', other)]
@@ -111,6 +102,16 @@ async def test_uninstall_lets_go_of_every_finalizer_taint_node_and_job_in_order_
 
         await bridge.stop("admission")
         await bridge.stop("run")
+        # What a bridge writes on nodes that Slurm has drained.
+        taint = {"key": MANAGED_NODE, "value": scheduler, "effect": "NoSchedule"}
+        change: dict[str, Any] = {
+            "metadata": {"annotations": {CORDONED: "drained"}},
+            "spec": {"unschedulable": True, "taints": [taint]},
+        }
+        await team.kube.patch(NODES, nodes[0], change, kind=PatchKind.STRATEGIC)
+        condition = {"type": NODE_CONDITION, "status": "False", "reason": "Drained", "message": "x"}
+        status = {"status": {"conditions": [condition]}}
+        await team.kube.patch(NODES, nodes[0], status, kind=PatchKind.STRATEGIC, subresource="status")
         await killed_after("pods let go of", *command(bridge, sandbox, "bridge", "uninstall"))
         assert (await team.slurm.jobs.get(runs)).is_running, "it was killed before"
         code, output = await slinky(bridge, sandbox, "bridge", "uninstall")

@@ -60,13 +60,14 @@ class Leaver:
         self._running, self._waiting, self._seconds, self._may_act, self._say = running, waiting, seconds, may_act, say
         self._tries: Counter[tuple[str, str]] = Counter()
         self._failures: dict[tuple[str, str], str] = {}
+        self._held: set[tuple[str, str]] = set()
         self._said_at = float("-inf")
 
     async def run(self) -> Plan:
         """The last plan, of which nothing can be carried out any more; what failed, and what did not come to an end in time, is among what is left."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._seconds
-        last, again = "", 0
+        last, again, rounds = "", 0, 0
         while True:
             plan = plan_leaving(await self._looker.look(), self._running, self._waiting)
             step = next((step for step in plan.steps if self._to_do(step)), None)
@@ -75,39 +76,49 @@ class Leaver:
                 last = step.title
                 if again:  # what was done does not show yet, or failed
                     await asyncio.sleep(BACKOFF.seconds(again))
-                await self._carry_out(step, patient=loop.time() < until)
+                await self._carry_out(step)
                 continue
+            last = ""
             later = [left for step in plan.steps for left in step.later]
+            later += [Left("pod", name, self._failures[title, name]) for title, name in self._held]
             if not later or loop.time() > until:
                 return self._with_failures(plan, later)
             self._say_what_is_waited_for(later, until - loop.time())
-            await asyncio.sleep(POLL_SECONDS)
+            rounds = rounds + 1 if self._held else 0
+            await asyncio.sleep(BACKOFF.seconds(rounds) if rounds else POLL_SECONDS)
+            self._held.clear()
 
     def _to_do(self, step: Step) -> list[Act]:
-        return [act for act in step.acts if self._tries[step.title, act.name] < MOST_TRIES]
+        keys = {act.name: (step.title, act.name) for act in step.acts}
+        return [act for act in step.acts if self._tries[keys[act.name]] < MOST_TRIES and keys[act.name] not in self._held]
 
     def _with_failures(self, plan: Plan, later: Iterable[Left]) -> Plan:
         failed = [
             Left(step.title, act.name, "failed: " + self._failures.get((step.title, act.name), "it was done, and does not show"))
             for step in plan.steps
             for act in step.acts
+            if (step.title, act.name) not in self._held
         ]
         return Plan(steps=plan.steps, left=(*plan.left, *later, *failed), runs_on=plan.runs_on)
 
     def _say_what_is_waited_for(self, later: Sequence[Left], seconds: float) -> None:
+        first, more = later[0], f" and {len(later) - 1} more" if len(later) > 1 else ""
+        self._say_now_and_then(f"waiting for {first.kind} {first.name}{more}: {first.why} (for {seconds:.0f} s more)")
+
+    def _say_now_and_then(self, text: str) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._said_at >= SAY_SECONDS:
             self._said_at = now
-            first = later[0]
-            more = f" and {len(later) - 1} more" if len(later) > 1 else ""
-            self._say(f"waiting for {first.kind} {first.name}{more}: {first.why} (for {seconds:.0f} s more)")
+            self._say(text)
 
-    async def _carry_out(self, step: Step, *, patient: bool) -> None:
-        """`patient`: an eviction that a disruption budget forbids now is tried again, however often."""
+    async def _carry_out(self, step: Step) -> None:
+        """An eviction that a disruption budget forbids now is put off, and holds up nothing else."""
         acts = self._to_do(step)
-        turns = asyncio.Semaphore(AT_ONCE)
+        turns, done = asyncio.Semaphore(AT_ONCE), 0
+        self._said_at = asyncio.get_running_loop().time()
 
         async def one(some: Sequence[Act], work: Callable[[], Awaitable[None]]) -> None:
+            nonlocal done
             async with turns:
                 if not self._may_act():
                     return
@@ -120,10 +131,13 @@ class Leaver:
                 except TooManyRequestsError as error:
                     log.info("%s: %s: %s", step.title, some[0].name, error)
                     self._failures |= dict.fromkeys(keys, str(error))
-                    self._tries.subtract(keys if patient else ())
+                    self._tries.subtract(keys)
+                    self._held.update(keys)
                 except (KubeError, SlurmError) as error:
                     log.warning("%s: %s: %s", step.title, some[0].name, error)
                     self._failures |= dict.fromkeys(keys, str(error))
+                done += len(some)
+                self._say_now_and_then(f"{step.title}: {done} of {len(acts)} so far")
 
         plain = [act for act in acts if isinstance(act, EndJob) and act.exit_code is None]
         together = {id(act) for act in plain}
@@ -137,6 +151,7 @@ class Leaver:
         if not self._may_act():
             raise KubeError("the Lease was lost: another process leads now; nothing more is done here, run again when it has ended")
         failed = sum((step.title, act.name) in self._failures for act in acts)
+        self._said_at = float("-inf")
         self._say(f"{step.title}: {len(acts) - failed}" + (f", {failed} not (yet)" if failed else ""))
 
     async def _cancel(self, step: Step, jobs: Sequence[EndJob]) -> None:
