@@ -12,11 +12,12 @@ from slinky.bridge.adoption import Found
 from slinky.bridge.keys import (
     APART,
     CONDITION,
-    CORDONED,
+    CORDONED_FOR_SLURM,
     FINALIZER,
     JOB_ID,
     MANAGED_NODE,
     NODE_CONDITION,
+    OVERRULED,
     SLURM_NODE,
     SLURM_NODE_NAME,
     TASK,
@@ -201,15 +202,17 @@ def test_what_the_bridge_wrote_on_nodes_goes_and_what_others_wrote_stays() -> No
     condition = Condition(type=NODE_CONDITION, status="True")
     nodes = [
         Node(metadata=Meta(name="tainted"), spec=NodeSpec(taints=(ours, Taint(key="x")))),
-        Node(metadata=Meta(name="cordoned", annotations={CORDONED: "down"}), spec=NodeSpec(unschedulable=True)),
+        Node(metadata=Meta(name="cordoned", annotations={CORDONED_FOR_SLURM: "down"}), spec=NodeSpec(unschedulable=True)),
         Node(metadata=Meta(name="said"), status=NodeStatus(conditions=(condition,))),
+        Node(metadata=Meta(name="overruled", annotations={OVERRULED: "cordon"})),
         Node(metadata=Meta(name="theirs"), spec=NodeSpec(unschedulable=True, taints=(Taint(key=MANAGED_NODE, value="another-scheduler"),))),
     ]
     found = {act.name: act for act in acts(plan_leaving(look(nodes=nodes))) if isinstance(act, Clear)}
-    assert {name: (act.taint, act.cordon, act.condition) for name, act in found.items()} == {
-        "tainted": (True, False, False),
-        "cordoned": (False, True, False),
-        "said": (False, False, True),
+    assert {name: (act.taint, act.cordon, act.condition, act.word) for name, act in found.items()} == {
+        "tainted": (True, False, False, False),
+        "cordoned": (False, True, False, False),
+        "said": (False, False, True, False),
+        "overruled": (False, False, False, True),
     }
 
 

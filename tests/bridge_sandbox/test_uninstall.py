@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from slinky.bridge.keys import CONDITION, CORDONED, FINALIZER, JOB_ID, MANAGED_NODE, NODE_CONDITION, SETTINGS
+from slinky.bridge.keys import CONDITION, CORDONED_FOR_SLURM, FINALIZER, JOB_ID, MANAGED_NODE, NODE_CONDITION, SETTINGS
 from slinky.bridge.marker import comment_for, read_comment
 from slinky.kube import LEASES, NODES, PODS, NotFoundError, PatchKind, Pod
 from slinky.sandbox.bridge import SandboxBridge, sandbox_bridge
@@ -105,7 +105,7 @@ async def test_uninstall_lets_go_of_every_finalizer_taint_node_and_job_in_order_
         # What a bridge writes on nodes that Slurm has drained.
         taint = {"key": MANAGED_NODE, "value": scheduler, "effect": "NoSchedule"}
         change: dict[str, Any] = {
-            "metadata": {"annotations": {CORDONED: "drained"}},
+            "metadata": {"annotations": {CORDONED_FOR_SLURM: "drained"}},
             "spec": {"unschedulable": True, "taints": [taint]},
         }
         await team.kube.patch(NODES, nodes[0], change, kind=PatchKind.STRATEGIC)
@@ -133,7 +133,7 @@ async def test_uninstall_lets_go_of_every_finalizer_taint_node_and_job_in_order_
         node = await team.kube.get(NODES, nodes[0])
         assert MANAGED_NODE not in {found.key for found in node.spec.taints}
         assert not node.spec.unschedulable
-        assert CORDONED not in node.metadata.annotations
+        assert CORDONED_FOR_SLURM not in node.metadata.annotations
         assert node.condition(NODE_CONDITION) is None
         assert node.condition("Ready") is not None
         assert all([(await team.slurm.jobs.get(job_id)).is_pending for job_id in foreign])

@@ -5,7 +5,7 @@ from typing import Final
 __all__ = [
     "APART",
     "CONDITION",
-    "CORDONED",
+    "CORDONED_FOR_SLURM",
     "DEVICES",
     "EXTERNAL_NODE",
     "EXTERNAL_NODE_PARTITIONS",
@@ -15,6 +15,7 @@ __all__ = [
     "MANAGED_NODE",
     "NODE_CONDITION",
     "OLD_SETTINGS",
+    "OVERRULED",
     "OWNED_ANNOTATIONS",
     "OWNED_LABELS",
     "POLICY",
@@ -46,12 +47,13 @@ APART: Final = "scheduler.slinky.slurm.net/apart"  # a pod of a group that has n
 
 # Nodes.
 MANAGED_NODE: Final = "slinky.slurm.net/managed-node"  # taint, its value the scheduler's name
-NODE_CONDITION: Final = "slinky.slurm.net/SlurmNode"  # how the node stands in Slurm
-CORDONED: Final = "slinky.slurm.net/cordoned-for-slurm"  # annotation: the cordon is the bridge's, its value Slurm's reason
 SLURM_NODE_NAME: Final = "slinky.slurm.net/slurm-nodename"
 EXTERNAL_NODE: Final = "scheduler.slinky.slurm.net/external-node"
 EXTERNAL_NODE_PARTITIONS: Final = "scheduler.slinky.slurm.net/external-node-partitions"
 TOPOLOGY: Final = "topology.slinky.slurm.net/spec"
+CORDONED_FOR_SLURM: Final = "slinky.slurm.net/cordoned-for-slurm"  # annotation: the bridge cordoned it, for what Slurm says there
+OVERRULED: Final = "slinky.slurm.net/overruled"  # annotation: what the bridge did to it and somebody took back
+NODE_CONDITION: Final = "slinky.slurm.net/SlurmNode"
 
 # Keys that nobody but the bridge may set on a pod.
 OWNED_LABELS: Final = frozenset({JOB_ID})

@@ -14,7 +14,7 @@ from typing import Any
 
 from slinky.bridge.admission_service import MUTATING, VALIDATING
 from slinky.bridge.executor import Executor
-from slinky.bridge.keys import CORDONED, FINALIZER, MANAGED_NODE, NODE_CONDITION
+from slinky.bridge.keys import CORDONED_FOR_SLURM, FINALIZER, MANAGED_NODE, NODE_CONDITION, OVERRULED
 from slinky.bridge.leaving.look import SECRETS, Looker
 from slinky.bridge.leaving.plan import Plan, Running, Waiting, plan_leaving
 from slinky.bridge.leaving.steps import Act, Clear, DeleteNode, DeletePod, Drain, EndJob, Evict, Left, LetGo, RemoveObject, Step, Undrain
@@ -215,16 +215,16 @@ class Leaver:
     async def _clear(self, act: Clear) -> None:
         """Each by its key, in what the node is now: others write taints and conditions at the same time."""
         node = await self._kube.get(NODES.untyped, act.name)
-        version = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}}
         spec: dict[str, Any] = {}
         if act.taint:
             ours = {"key": MANAGED_NODE, "value": self._settings.scheduler_name}
             spec["taints"] = [taint for taint in node["spec"].get("taints") or () if {key: taint.get(key) for key in ours} != ours] or None
         if act.cordon:
             spec["unschedulable"] = None
-            version["metadata"]["annotations"] = {CORDONED: None}
-        if spec:
-            await self._kube.patch(NODES, act.name, {**version, "spec": spec})
+        if spec or act.word:
+            gone_words = dict.fromkeys(([CORDONED_FOR_SLURM] if act.cordon else []) + ([OVERRULED] if act.word else []))
+            meta = {"resourceVersion": node["metadata"]["resourceVersion"], "annotations": gone_words}
+            await self._kube.patch(NODES, act.name, {"metadata": meta, "spec": spec})
         if act.condition:
             gone = {"status": {"conditions": [{"type": NODE_CONDITION, "$patch": "delete"}]}}
             await self._kube.patch(NODES, act.name, gone, kind=PatchKind.STRATEGIC, subresource="status")

@@ -18,11 +18,12 @@ from slinky.bridge.adoption import Found
 from slinky.bridge.keys import (
     APART,
     CONDITION,
-    CORDONED,
+    CORDONED_FOR_SLURM,
     FINALIZER,
     JOB_ID,
     MANAGED_NODE,
     NODE_CONDITION,
+    OVERRULED,
     SIGNALLED,
     SLURM_NODE,
     SLURM_NODE_NAME,
@@ -257,7 +258,7 @@ class _Planner:
                 continue
             if "DRAIN" not in found.states or not found.reason.startswith(OURS):
                 continue
-            if node.spec.unschedulable and CORDONED not in node.metadata.annotations:
+            if node.spec.unschedulable and CORDONED_FOR_SLURM not in node.metadata.annotations:
                 why = f"was drained by the bridge ({found.reason}), and its Kubernetes node is cordoned: scontrol update nodename={name} state=undrain when it may be used"
                 self.left.append(Left("node", name, why))
             else:
@@ -268,10 +269,11 @@ class _Planner:
             act = Clear(
                 node,
                 taint=any(taint.key == MANAGED_NODE and taint.value == self.now.scheduler for taint in node.spec.taints),
-                cordon=CORDONED in node.metadata.annotations,
+                cordon=CORDONED_FOR_SLURM in node.metadata.annotations,
                 condition=node.condition(NODE_CONDITION) is not None,
+                word=OVERRULED in node.metadata.annotations,
             )
-            if act.taint or act.cordon or act.condition:
+            if act.taint or act.cordon or act.condition or act.word:
                 yield act
 
     def _say_what_slurm_keeps(self) -> None:

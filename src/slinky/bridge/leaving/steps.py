@@ -102,12 +102,13 @@ class DeleteNode(msgspec.Struct, frozen=True):
 
 
 class Clear(msgspec.Struct, frozen=True, eq=False):
-    """Take off a Kubernetes node what the bridge wrote there."""
+    """Take off a Kubernetes node what the bridge wrote there. `word`: its note that somebody took back what it did."""
 
     node: Node
     taint: bool = False
     cordon: bool = False
     condition: bool = False
+    word: bool = False
 
     @property
     def name(self) -> str:
