@@ -29,7 +29,12 @@ _numbers = itertools.count()
 async def bridge_of_its_own(sandbox: Sandbox, partition: Partition, folder: Path, **more: Any) -> AsyncIterator[tuple[SandboxBridge, Team]]:
     """What is left of the team's namespace goes with the sandbox: nobody is there any more to help."""
     name = f"leave{next(_numbers)}"
-    settings = {"managedNamespaceSelector": {"matchLabels": {"bridge": name}}, "status": {"seconds": 1, "rate": 50}, **more}
+    settings = {
+        "managedNamespaceSelector": {"matchLabels": {"bridge": name}},
+        "status": {"seconds": 1, "rate": 50},
+        "leader": {"seconds": 5},
+        **more,
+    }
     async with sandbox_bridge(sandbox, folder, name=name, **settings) as bridge, open_team(sandbox, partition, label=name) as team:
         yield bridge, team
 
