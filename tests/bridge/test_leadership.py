@@ -8,10 +8,11 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.keys import FINALIZER, JOB_ID
-from slinky.bridge.leadership import STRAY_SECONDS, Leadership
+from slinky.bridge.leadership import Leadership
 from slinky.bridge.marker import comment_for
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.poller import JobPoller
+from slinky.bridge.strays import STRAY_SECONDS
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Key, Meta, Pod
@@ -34,7 +35,7 @@ class Succession:
         self.window = Window(10, 10)
 
     def job(self, job_id: int, workload: str, *uids: str, state: str = "RUNNING") -> None:
-        comment = comment_for("c1", workload, [("ns", uid) for uid in uids], uids)
+        comment = comment_for("c1", workload, [("ns", uid.removesuffix("-uid")) for uid in uids], uids)
         record = {"job_id": job_id, "job_state": [state], "flags": ["EXTERNAL_JOB"], "admin_comment": comment}
         self.world.held[job_id] = msgspec.convert(record, Job)
 
@@ -93,7 +94,7 @@ def test_pods_keep_their_jobs_and_jobs_without_pods_are_ended() -> None:
         leadership = await left.lead(3 * STRAY_SECONDS)
         assert left.world.acts == ["end 2 None"]
         assert leadership.reconciler.known[WorkloadKey("Pod", "ns", "a-uid")].job_id == 1
-        assert not leadership._key_of_stray
+        assert not len(leadership._strays._queue)
 
     run_in_virtual_time(story())
 
@@ -148,7 +149,7 @@ def test_a_stray_that_slurm_forgets_first_is_forgotten_too() -> None:
         task = asyncio.create_task(left.lead(3 * STRAY_SECONDS))
         await asyncio.sleep(STRAY_SECONDS / 2)
         left.world.held.clear()
-        assert not (await task)._key_of_stray
+        assert not len((await task)._strays._queue)
         assert Key("ns", "gone") not in left.world.pods
 
     run_in_virtual_time(story())

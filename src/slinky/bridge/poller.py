@@ -2,7 +2,8 @@
 
 Comes in: the ids of the jobs that are ours and not over. Goes out: their states, and a call for each that changed. No other code asks Slurm for lists. What must stay true: a tick costs Slurm no more than a
 small share of its time, however many jobs there are: only our own are asked for, those that run more rarely than those that wait, and the pause is at least several times what the last answer took; while one of ours
-waits it is short, so that a start is seen at once; what was submitted or ended by us is looked for at once; an outage is waited out, and afterwards `epoch` is another, as job ids may mean other jobs then.
+waits it is short, so that a start is seen at once; what was submitted or ended by us is looked for at once; an outage is waited out, and afterwards `epoch` is another, as job ids may mean other jobs then: of two that have
+had one id, the last is followed.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from slinky.bridge.workload import WorkloadKey
 from slinky.slurm import JobStatus, SlurmClient, SlurmError
 
 __all__ = ["JobPoller", "PollTimes", "next_pause"]
@@ -36,36 +38,48 @@ def next_pause(times: PollTimes, last: float, took: float, *, changed: bool, wai
 
 
 class JobPoller:
-    """`states` is what is known; `told(job_id)` is called for each job whose state is new, or that Slurm no longer names."""
+    """`states` is what is known; `gone` are those that Slurm does not name any more, or never did, though it answers; `told(job_id)` is called for each job whose state is new, or that Slurm no longer names."""
 
     def __init__(self, slurm: SlurmClient, told: Callable[[int], None], times: PollTimes | None = None) -> None:
         self._slurm = slurm
         self._told = told
         self._times = times or PollTimes()
-        self._open: set[int] = set()
+        self._open: dict[int, WorkloadKey | None] = {}  # and for whom
         self._unseen: set[int] = set()  # of those, what no look has answered for yet
         self._wake = asyncio.Event()
         self._all_at = float("-inf")
         self.states: dict[int, JobStatus] = {}
+        self.gone: set[int] = set()
         self.epoch = 0
         self.outage = ""
 
-    def follow(self, job_id: int) -> None:
-        """Look at this job from now on, and soon."""
-        if job_id not in self._open:
-            self._open.add(job_id)
+    def follow(self, job_id: int, owner: WorkloadKey | None = None) -> None:
+        """Look at this job from now on, and soon. Where somebody else had a job of that id, this is another."""
+        if job_id not in self._open or self._open[job_id] != owner:
+            self._drop(job_id)
+            self._open[job_id] = owner
             self._unseen.add(job_id)
             self._wake.set()
 
-    def forget(self, job_ids: Iterable[int]) -> None:
+    def forget(self, job_ids: Iterable[int], owner: WorkloadKey | None = None) -> None:
+        """Those of this owner; of anybody where none is named."""
         for job_id in job_ids:
-            self._open.discard(job_id)
-            self._unseen.discard(job_id)
-            self.states.pop(job_id, None)
+            if owner is None or self._open.get(job_id) == owner:
+                self._drop(job_id)
+
+    def _drop(self, job_id: int) -> None:
+        self._open.pop(job_id, None)
+        self._unseen.discard(job_id)
+        self.gone.discard(job_id)
+        self.states.pop(job_id, None)
 
     def has_yet_to_see(self, job_id: int) -> bool:
         """No look has answered for it so far: the next one tells of it, be it there or not."""
         return job_id in self._unseen
+
+    def owners_gone(self) -> set[WorkloadKey]:
+        """Whose jobs Slurm does not name, though it answers."""
+        return {owner for job_id in self.gone if (owner := self._open[job_id]) is not None}
 
     def look_soon(self) -> None:
         """Something was done that may let a job start or end."""
@@ -101,12 +115,14 @@ class JobPoller:
             self.outage = ""
             self.epoch += 1
         changed = False
-        for job_id in asked & self._open:
+        for job_id in asked & self._open.keys():
             before, now = self.states.get(job_id), found.get(job_id)
             if now is None:
                 gone = self.states.pop(job_id, None) is not None or job_id in self._unseen
+                self.gone.add(job_id)
             else:
                 self.states[job_id] = now
+                self.gone.discard(job_id)
                 gone = False
             self._unseen.discard(job_id)
             if gone or (now is not None and (before is None or before.states != now.states)):

@@ -93,6 +93,7 @@ class Markers:
         self._loaded = False
         self._lock = asyncio.Lock()
         self._refresh_began = float("-inf")
+        self._distrusted = float("-inf")
         self._submits = 0  # since then
         self._claims: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
@@ -103,6 +104,19 @@ class Markers:
         async with self._lock:
             if not self._loaded:
                 await self._load()
+
+    def distrust(self) -> None:
+        """Slurm has lost jobs that it had: ids may mean others now. All are read again before the next search or submit; not more often than what is known would be looked at anyway."""
+        now = asyncio.get_running_loop().time()
+        if now - self._distrusted >= FRESH_SECONDS:
+            self._distrusted, self._loaded = now, False
+
+    async def alive(self, field: MarkerField) -> dict[int, str]:
+        """The texts of all jobs that are not over, as far as they are kept. Costs the states, and those jobs alone that appeared since the last look."""
+        await self.prepare()
+        async with self._lock:
+            open_jobs = await self._look()
+        return {job_id: getattr(self._known[job_id], field) for job_id in open_jobs if job_id in self._known}
 
     def claim(self, marker: str, field: MarkerField) -> asyncio.Lock:
         """To be held while a job of that marker is submitted: one at a time."""
@@ -178,7 +192,8 @@ class Markers:
             if self._refresh_began < asked:
                 await self._look()
 
-    async def _look(self) -> None:
+    async def _look(self) -> set[int]:
+        """Returns those that are not over."""
         began = asyncio.get_running_loop().time()
         before, submits = set(self._known), self._submits
         answer = await self._connection.read("slurm/jobs/state/", _STATES, lane=Lane.URGENT)
@@ -191,6 +206,7 @@ class Markers:
         self._forget(before - present)
         self._refresh_began = began
         self._submits -= submits
+        return {status.job_id for status in answer.jobs or () if not status.is_finished}
 
     async def _look_at(self, job_ids: Iterable[int]) -> None:
         turns = asyncio.Semaphore(AT_ONCE)
