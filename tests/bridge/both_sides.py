@@ -150,7 +150,7 @@ class World:
         if self.refuse_submit:
             raise self.refuse_submit
         description = put_on_all([translate(workload, SITE)], whereabouts)[0]
-        job_id = len(self.held) + 1
+        job_id = max(self.held, default=0) + 1
         tasks = {"set": True, "infinite": False, "number": description.tasks}
         record = {
             "job_id": job_id,
