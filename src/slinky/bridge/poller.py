@@ -2,8 +2,8 @@
 
 Comes in: the ids of the jobs that are ours and not over. Goes out: their states, and a call for each that changed. No other code asks Slurm for lists. What must stay true: a tick costs Slurm no more than a
 small share of its time, however many jobs there are: only our own are asked for, those that run more rarely than those that wait, and the pause is at least several times what the last answer took; while one of ours
-waits it is short, so that a start is seen at once; what was submitted or ended by us is looked for at once; an outage is waited out, and afterwards `epoch` is another, as job ids may mean other jobs then: of two that have
-had one id, the last is followed.
+waits it is short, so that a start is seen at once; what was submitted or ended by us is looked for at once; an outage is waited out, and afterwards, or when jobs went where none can go, `epoch` is another, as job ids may mean
+other jobs then: of two that have had one id, the last is followed.
 """
 
 import asyncio
@@ -114,9 +114,10 @@ class JobPoller:
             log.info("Slurm answers again")
             self.outage = ""
             self.epoch += 1
-        changed = False
+        changed = backwards = False
         for job_id in asked & self._open.keys():
             before, now = self.states.get(job_id), found.get(job_id)
+            backwards = backwards or _went_backwards(before, now)
             if now is None:
                 gone = self.states.pop(job_id, None) is not None or job_id in self._unseen
                 self.gone.add(job_id)
@@ -128,6 +129,11 @@ class JobPoller:
             if gone or (now is not None and (before is None or before.states != now.states)):
                 changed = True
                 self._told(job_id)
+        if backwards:
+            log.warning(
+                "a job of ours that was not over is gone, or waits again: Slurm may have lost its state, and every job is looked at again"
+            )
+            self.epoch += 1
         return changed
 
     def _due(self) -> set[int]:
@@ -161,3 +167,10 @@ class JobPoller:
         except TimeoutError:
             pass
         self._wake.clear()
+
+
+def _went_backwards(before: JobStatus | None, now: JobStatus | None) -> bool:
+    """What has begun neither vanishes before it is over, as Slurm keeps a job for a while after that, nor waits again; whoever sees that has looked at another state."""
+    if before is None or before.is_finished:
+        return False
+    return now is None or (before.is_running and now.is_pending)
