@@ -5,6 +5,7 @@ import datetime as dt
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -74,6 +75,7 @@ class World:
         self.held: dict[int, Job] = {}
         self.born = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         self.down = False
+        self.started = 1  # of slurmctld
         self.acts: list[str] = []
         self.tries = 0
         self.refuse_binding: set[str] = set()
@@ -169,6 +171,10 @@ class World:
 
     async def begin(self) -> None:
         pass
+
+    async def diag(self) -> Any:
+        self.check()
+        return SimpleNamespace(req_time_start=self.started)
 
     async def distrust_markers(self) -> None:
         pass

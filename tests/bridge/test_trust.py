@@ -115,3 +115,23 @@ def test_a_rank_that_somebody_wrote_does_not_count() -> None:
         assert Outcome("a-uid", 1) not in known.outcomes.values() or 5 not in known.outcomes
 
     told(story)
+
+
+def test_a_restart_that_nobody_noticed_is_noticed_before_a_job_is_ended_or_bound_by() -> None:
+    """The ids of a job that runs and of one that waits are others' by then, whose states fit."""
+
+    async def story(world: World) -> None:
+        world.make("runs")
+        await runs(world, 1, "runs")
+        world.make("waits")
+        await world.until(lambda: world.pod("waits").metadata.labels == {JOB_ID: "2"})
+        world.started = 2
+        for job_id in (1, 2):
+            world.held[job_id] = Job(job_id=job_id, job_states=["RUNNING"], flags=["EXTERNAL_JOB"], admin_comment="somebody's")
+        world.ends("runs", "Succeeded")
+        await world.until(lambda: not world.pod("runs").metadata.finalizers)
+        await world.until(lambda: world.pod("waits").metadata.labels == {JOB_ID: "3"})
+        assert world.acts == ["submit 1 x1", "bind runs", "submit 2 x1", "submit 3 x1"]
+        assert all(world.held[job_id].is_running for job_id in (1, 2))
+
+    told(story)

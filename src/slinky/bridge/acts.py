@@ -30,6 +30,9 @@ class Acts:
         self._metrics = metrics
 
     async def end(self, key: WorkloadKey, job_id: int, exit_code: int | None, why: str, now: Snapshot, known: Known) -> None:
+        """Not while it is in doubt whose the job of that id is: it is looked at again then."""
+        if not await self.is_still_own(known):
+            return
         known.ending_since = known.ending_since or asyncio.get_running_loop().time()
         running = now.job is not None and now.job.state == "running"
         components = exit_codes(now.pods, known.submission, now.outcomes) if known.submission else {}
@@ -38,6 +41,11 @@ class Acts:
         self._metrics.ended(known)
         self._poller.forget(known.job_ids, key)
         self._poller.look_soon()
+
+    async def is_still_own(self, known: Known) -> bool:
+        """Whether its job is still known to be its own, as Slurm was not restarted since that was seen."""
+        await self._poller.confirm()
+        return known.verified == self._poller.epoch
 
     async def release(self, pod: Pod, known: Known) -> None:
         if await self._executor.release(pod):

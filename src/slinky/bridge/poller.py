@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -19,6 +20,9 @@ from slinky.slurm import JobStatus, SlurmClient, SlurmError
 __all__ = ["JobPoller", "PollTimes", "next_pause"]
 
 log = logging.getLogger(__name__)
+
+
+START_SECONDS = 1.0  # how long it is good enough to know that slurmctld was not restarted
 
 
 class PollTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +55,9 @@ class JobPoller:
         self.states: dict[int, JobStatus] = {}
         self.gone: set[int] = set()
         self.epoch = 0
+        self._start: int | None = None  # since when slurmctld counts
+        self._start_at = float("-inf")  # when that was last asked
+        self._start_lock = asyncio.Lock()
         self.outage = ""
 
     def follow(self, job_id: int, owner: WorkloadKey | None = None) -> None:
@@ -77,6 +84,22 @@ class JobPoller:
         """No look has answered for it so far: the next one tells of it, be it there or not."""
         return job_id in self._unseen
 
+    async def confirm(self) -> None:
+        """Before anything is done that cannot be undone on the word of a state: that slurmctld is still the one that gave it. One question a second at most, for all who ask; a restart takes longer than that."""
+        async with self._start_lock:
+            now = asyncio.get_running_loop().time()
+            if now - self._start_at < START_SECONDS:
+                return
+            found = (await self._slurm.diag()).req_time_start
+            before, self._start, self._start_at = self._start, found if isinstance(found, int) else None, now
+            if before is not None and before != self._start:
+                self.distrust()
+
+    def distrust(self) -> None:
+        """There are signs that Slurm has lost its state: any id may mean another job now."""
+        log.warning("Slurm was restarted, or has lost jobs: every job is looked at again")
+        self.epoch += 1
+
     def owners_gone(self) -> set[WorkloadKey]:
         """Whose jobs Slurm does not name, though it answers."""
         return {owner for job_id in self.gone if (owner := self._open[job_id]) is not None}
@@ -93,6 +116,8 @@ class JobPoller:
         """For ever."""
         pause = self._times.fastest
         loop = asyncio.get_running_loop()
+        with suppress(SlurmError):  # else the first look will tell
+            await self.confirm()
         while True:
             began = loop.time()
             try:
@@ -130,10 +155,7 @@ class JobPoller:
                 changed = True
                 self._told(job_id)
         if backwards:
-            log.warning(
-                "a job of ours that was not over is gone, or waits again: Slurm may have lost its state, and every job is looked at again"
-            )
-            self.epoch += 1
+            self.distrust()
         return changed
 
     def _due(self) -> set[int]:

@@ -104,6 +104,10 @@ class Reconciler:
         self._add(self._window.next())
 
     def own_job(self, job_id: int, key: WorkloadKey) -> None:
+        before = self._workload_of_job.get(job_id)
+        if before is not None and before != key:  # Slurm gives ids out again: it has lost its state
+            self._poller.distrust()
+            self.queue.add(before)
         self._workload_of_job[job_id] = key
         self._poller.follow(job_id, key)
 
@@ -238,7 +242,9 @@ class Reconciler:
         await all_of(acts)
         if given_back:
             self._drop_job(key, known)
-        if bindings:
+        if bindings and not await self._acts.is_still_own(known):
+            self._hurry(key)
+        elif bindings:
             refused = await self.binder.bind(key, bindings, pods, known)
             began = any(pod.state == "bound" for pod in now.pods)
             if refused and not began and await self._submitter.reject(key, known, refused, list(pods.values())):
