@@ -139,7 +139,7 @@ class Reconciler:
         await self._acts.check_labels(pods, known)
         await self._acts.restore_labels(pods, known)
         views = views_of(pods, known, self.is_gone)
-        known.holds = any(view.state == "bound" for view in views)
+        known.holds = any(view.state == "bound" or (view.state == "over" and view.finalizer) for view in views)
         workload = self._workload(key, pods, known)
         job = await self._job(key, pods, views, known)
         views = await self._acts.adopt_labels(pods, views, job, known)
@@ -171,10 +171,10 @@ class Reconciler:
         self._look_again(key, known)
 
     def _components(self, workload: Workload | None, job: JobView | None, known: Known) -> Mapping[str, int]:
-        """Of a hetjob that runs, the one that each pod is for."""
-        if workload is None or job is None or job.state != "running" or known.submission is None:
+        """Of a hetjob that runs, the one that each pod is for; as it was when it was submitted, where what the pods are of is gone."""
+        if job is None or job.state != "running" or known.submission is None:
             return {}
-        return components_for(workload, self._executor.site, known.submission)
+        return components_for(workload, self._executor.site, known.submission) if workload is not None else known.components
 
     async def submit(self, key: WorkloadKey) -> None:
         """Of the submit workers: the workload as it is now, if it is still to be submitted."""
@@ -194,6 +194,8 @@ class Reconciler:
         try:
             if await self._submitter.submit(workload, known):
                 self.own_job(known.job_id, key)
+                if known.submission and known.submission.components:
+                    known.components = dict(components_for(workload, self._executor.site, known.submission))
             else:
                 self._add(self._window.leave(key))
         finally:
