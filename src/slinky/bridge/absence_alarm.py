@@ -25,6 +25,7 @@ __all__ = ["AbsenceAlarm", "AbsenceGauges"]
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
+JUDGED_SECONDS = 0.1  # how long it is good enough to have counted
 LEASE_SECONDS = 3.0  # between two looks for an administrator's word, while there is an alarm
 LOOKS_PER_SECOND = 50.0  # at jobs, after an outage
 
@@ -66,6 +67,7 @@ class AbsenceAlarm:
         self._lease = lease
         self._gauges = gauges
         self._lease_at = float("-inf")
+        self._judged = (float("-inf"), False)
         self.alarm: Alarm | None = None
         jobs.holds_back = self.holds_back
 
@@ -76,7 +78,12 @@ class AbsenceAlarm:
 
     def holds_back(self) -> bool:
         """Whether nothing is to be settled about absent jobs now."""
-        return self.alarm is not None or is_mass(self._toll(), self._settings)
+        if self.alarm is not None:
+            return True
+        now = asyncio.get_running_loop().time()
+        if now - self._judged[0] >= JUDGED_SECONDS:
+            self._judged = (now, is_mass(self._toll(), self._settings))
+        return self._judged[1]
 
     async def run(self) -> None:
         """For ever."""

@@ -45,8 +45,10 @@ class Jobs:
             return job_view(status, known.job_id, known.submission.tasks)
         if status is None and known.submission and known.verified == self._poller.epoch and self._is_new(known):
             return JobView(job_id=known.job_id, state="pending", tasks=known.submission.tasks)  # the poller has not looked since
-        if known.job_id in self._poller.gone and known.missing_since and not self._is_settled(known):
-            return self._absent(known)  # as far as the poller has seen, it still is
+        if known.job_id in self._poller.gone and (known.missing_since or self.holds_back()):  # thousands need not be asked about one by one
+            known.missing_since = known.missing_since or asyncio.get_running_loop().time()
+            if not self._is_settled(known):
+                return self._absent(known)
         return await self._asked(key, known, pods)
 
     def _status(self, known: Known) -> JobStatus | None:

@@ -17,7 +17,7 @@ from slinky.kube import Pod
 __all__ = ["INCOMPLETE_SECONDS", "is_broken", "next_moment", "phase_of", "views_of"]
 
 INCOMPLETE_SECONDS = 30.0
-ABSENT_SECONDS = 5.0  # between two looks at a job that Slurm does not know, when it could be settled and is not
+ABSENT_SECONDS = 30.0  # between two looks at a job that Slurm does not know, when it could be settled and is not
 OBSTACLE_SECONDS = 30.0  # between two looks at a node that has no room yet, where nothing tells
 
 
