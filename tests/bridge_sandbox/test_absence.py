@@ -8,7 +8,6 @@ import pytest
 
 from slinky.bridge.keys import ABSENCE_CONFIRMED, FINALIZER, JOB_ID
 from slinky.kube import LEASES, PODS
-from slinky.sandbox.bridge import SandboxBridge
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import JobDescription, JobState
 from tests.bridge_sandbox.conftest import Team
@@ -24,9 +23,8 @@ async def label_of(team: Team, name: str) -> int:
     return int((await team.get(name)).metadata.labels.get(JOB_ID, "0"))
 
 
-async def events_on_lease(team: Team, bridge: SandboxBridge) -> list[str]:
-    name = bridge.settings["leader"]["name"]
-    listed = msgspec.json.decode(await team.kube.raw("GET", "/apis/events.k8s.io/v1/namespaces/kube-system/events"), type=dict[str, Any])
+async def events_on(team: Team, name: str, namespace: str) -> list[str]:
+    listed = msgspec.json.decode(await team.kube.raw("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"), type=dict[str, Any])
     return [event["reason"] for event in listed["items"] if event["regarding"]["name"] == name]
 
 
@@ -106,13 +104,14 @@ async def test_mass_absence_stops_all_deletion_and_raises_an_alarm_until_an_admi
 
             await team.until("its containers were gone", stopped)
             assert FINALIZER in (await team.get("runs-3")).metadata.finalizers, "nothing is let go on that ground"
-            assert "AbsenceAlarm" in await events_on_lease(team, bridge)
+            assert "AbsenceAlarm" in await events_on(team, bridge.settings["leader"]["name"], "kube-system")
 
             word = words.partition(f"{ABSENCE_CONFIRMED}=")[2].split()[0]
             lease = bridge.settings["leader"]["name"]
             await team.kube.patch(LEASES, lease, {"metadata": {"annotations": {ABSENCE_CONFIRMED: word}}}, "kube-system")
             await team.until_gone("runs-3")
-            await team.until_condition("runs-1", "Lost")
+            assert "pods that run go on" in await team.until_condition("runs-1", "Lost")
+            assert "JobLost" in await events_on(team, "runs-1", team.namespace)
             assert await metric(bridge, "slinky_bridge_absence_alarm") == 0
             assert (await readiness(bridge))[0] == 200
             assert {(await team.get(name)).status.phase for name in names[:3]} == {"Running"}
