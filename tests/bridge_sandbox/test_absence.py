@@ -111,7 +111,11 @@ async def test_mass_absence_stops_all_deletion_and_raises_an_alarm_until_an_admi
             await team.kube.patch(LEASES, lease, {"metadata": {"annotations": {ABSENCE_CONFIRMED: word}}}, "kube-system")
             await team.until_gone("runs-3")
             assert "pods that run go on" in await team.until_condition("runs-1", "Lost")
-            assert "JobLost" in await events_on(team, "runs-1", team.namespace)
+
+            async def told() -> bool:
+                return "JobLost" in await events_on(team, "runs-1", team.namespace)
+
+            await team.until("an Event said so too", told)
             assert await metric(bridge, "slinky_bridge_absence_alarm") == 0
             assert (await readiness(bridge))[0] == 200
             assert {(await team.get(name)).status.phase for name in names[:3]} == {"Running"}

@@ -36,7 +36,8 @@ async def test_issue_43_no_pod_dies_when_slurm_restarts_after_a_node_was_deleted
     await team.create(team.pod("after"))
     await team.until_running("after")
     assert {(await team.get(name)).status.phase for name in names} == {"Running"}
-    assert [state for job_id, state in (await jobs_of(team)).items() if job_id in ids] == ["RUNNING"] * 3 + ["PENDING"]
+    states = await jobs_of(team)
+    assert [states[job_id] for job_id in ids] == ["RUNNING"] * 3 + ["PENDING"]
 
 
 async def test_issue_45_a_pod_that_goes_last_runs_while_a_hundred_that_go_first_wait(team: Team) -> None:
@@ -65,8 +66,14 @@ async def test_a_submit_that_failed_leaves_no_orphan(sandbox: Sandbox, partition
     async with FaultProxy(sandbox.slurm_server, plan) as proxy:
         settings: dict[str, Any] = {"slurmRestApi": proxy.url, "absence": {"sweepSeconds": 2}}
         async with own_bridge(sandbox, partition, tmp_path, **settings) as (bridge, team):
-            await team.create(team.pod("gone", said={"priority": "0"}), team.pod("stays"))
+            await team.create(team.pod("gone", said={"priority": "0"}))
+
+            async def was_lost() -> bool:
+                return len(lost) == 1
+
+            await team.until("an answer was lost", was_lost)
             await team.kube.delete(PODS, "gone", team.namespace)
+            await team.create(team.pod("stays"))
             await team.until_gone("gone")
             await team.until_running("stays")
             assert len(lost) == 2

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from slinky.bridge.keys import FINALIZER, JOB_ID
@@ -22,11 +23,8 @@ async def foreign_job(team: Team, comment: str, *, external: bool = True) -> int
     job = JobDescription(name="foreign", partition=team.partition.name if external else "compute", hold=True, admin_comment=comment)
     if external:
         return (await team.slurm.jobs.submit_external(job)).job_id
-    job_id = int(
-        (await team.head("sbatch", "--parsable", "-p", "compute", "--hold", "--comment", comment[:900], "--wrap", "true")).split(";")[0]
-    )
-    await team.slurm.jobs.update(job_id, JobDescription(admin_comment=comment))
-    return job_id
+    plain = msgspec.structs.replace(job, script="#!/bin/sh\ntrue", current_working_directory="/tmp", environment=["PATH=/bin"])
+    return (await team.slurm.jobs.submit(plain)).job_id
 
 
 async def test_jobs_without_our_marker_and_our_cluster_are_never_touched_whatever_their_comment_says(
