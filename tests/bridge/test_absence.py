@@ -79,6 +79,9 @@ class Cluster:
     async def job(self, job_id: int) -> Any:
         raise NotFoundError(f"there is no job {job_id}")
 
+    async def diag(self) -> Any:
+        return SimpleNamespace(req_time_start=1)
+
     async def distrust_markers(self) -> None: ...
 
     async def get(self, *_: Any) -> Lease:

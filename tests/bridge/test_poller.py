@@ -27,6 +27,8 @@ class Slurm:
         self.asked: list[frozenset[int]] = []
         self.jobs = self
 
+    async def distrust_markers(self) -> None: ...
+
     async def diag(self) -> Any:
         return SimpleNamespace(req_time_start=self.started)
 

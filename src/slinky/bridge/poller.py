@@ -93,6 +93,7 @@ class JobPoller:
             found = (await self._slurm.diag()).req_time_start
             before, self._start, self._start_at = self._start, found if isinstance(found, int) else None, now
             if before is not None and before != self._start:
+                await self._slurm.jobs.distrust_markers()
                 self.distrust()
 
     def distrust(self) -> None:
@@ -136,6 +137,7 @@ class JobPoller:
             return False
         found = {status.job_id: status for status in await self._slurm.jobs.states(asked)}
         if self.outage:
+            await self.confirm()
             log.info("Slurm answers again")
             self.outage = ""
             self.epoch += 1
@@ -155,6 +157,7 @@ class JobPoller:
                 changed = True
                 self._told(job_id)
         if backwards:
+            await self._slurm.jobs.distrust_markers()
             self.distrust()
         return changed
 
