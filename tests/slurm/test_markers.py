@@ -140,5 +140,8 @@ async def test_after_a_loss_of_slurms_state_all_is_read_again_but_not_for_each_j
         known.distrust()
         await known.prepare()
     assert loads == 1
+    known._reloaded_at = float("-inf")
+    await known.prepare()
+    assert loads == 2, "what came too soon is not forgotten"
     assert (known.known("mine", "extra"), known.known("another's", "extra")) == (None, 1)
     assert answers.asked == []

@@ -35,6 +35,7 @@ FIRST_LOOK, SLOWEST_LOOK = 0.1, 1.0
 AT_ONCE = 16
 MANY = 500  # new jobs, and a tenth of all; from there on one streamed list is cheaper than looking at each
 FRESH_SECONDS = 30.0  # how long what is known is good enough for a submit
+RELOAD_SECONDS = 10.0  # between two full lists, where what is known is not to be trusted
 FRESH_SUBMITS = 5000  # and how many submits of our own
 
 _WORD = re.compile(r"[\w-]+")
@@ -93,12 +94,16 @@ class Markers:
         self._loaded = False
         self._lock = asyncio.Lock()
         self._refresh_began = float("-inf")
-        self._distrusted = float("-inf")
+        self._distrusted = False
+        self._reloaded_at = float("-inf")
         self._submits = 0  # since then
         self._claims: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def prepare(self) -> None:
-        """Once: read which markers there are."""
+        """Once: read which markers there are; and again where that is not to be trusted any more."""
+        now = asyncio.get_running_loop().time()
+        if self._distrusted and now - self._reloaded_at >= RELOAD_SECONDS:
+            self._distrusted, self._loaded, self._reloaded_at = False, False, now
         if self._loaded:
             return
         async with self._lock:
@@ -106,10 +111,8 @@ class Markers:
                 await self._load()
 
     def distrust(self) -> None:
-        """Slurm has lost jobs that it had: ids may mean others now. All are read again before the next search or submit; not more often than what is known would be looked at anyway."""
-        now = asyncio.get_running_loop().time()
-        if now - self._distrusted >= FRESH_SECONDS:
-            self._distrusted, self._loaded = now, False
+        """Slurm has lost jobs that it had: ids may mean others now. All are read again before the next search or submit, not more often than every ten seconds."""
+        self._distrusted = True
 
     async def alive(self, field: MarkerField) -> dict[int, str]:
         """The texts of all jobs that are not over, as far as they are kept. Costs the states, and those jobs alone that appeared since the last look."""
