@@ -47,12 +47,13 @@ async def until_refused(team: Team, token: str) -> None:
 
 async def test_slurms_token_expires_and_is_rotated_without_a_failed_pod(sandbox: Sandbox, partition: Partition, tmp_path: Path) -> None:
     file = tmp_path / "token"
-    first = await slurm_token(sandbox, 12)
-    put(file, first)
+    put(file, await slurm_token(sandbox, 3600))
     async with own_bridge(sandbox, partition, tmp_path / "bridge", slurm={"tokenFile": str(file)}) as (bridge, team):
-        await team.create(team.pod("runs"), team.pod("ends", run_for="14s"), team.pod("held", said={"priority": "0"}))
+        await team.create(team.pod("runs"), team.pod("ends", run_for="10s"), team.pod("held", said={"priority": "0"}))
         await team.until_running("runs", "ends")
         before = await team.until_labelled("runs", "held")
+        first = await slurm_token(sandbox, 5)
+        put(file, first)
         await until_refused(team, first)
         await team.create(team.pod("meanwhile"))
 
