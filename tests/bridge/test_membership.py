@@ -131,6 +131,16 @@ async def test_pods_of_a_slurm_job_whose_job_is_gone_stay_together(world: World)
     assert world.members() == {WorkloadKey("Job", "ns", "train#7"): ["a", "b"], WorkloadKey("Job", "ns", "train#8"): ["c"]}
 
 
+async def test_pods_that_were_left_behind_by_their_owner_stay_together_if_they_were_bound_as_one_of_several(world: World) -> None:
+    """`kubectl delete job --cascade=orphan`, and a restart."""
+    for name, tasks in (("a", "2"), ("b", "2"), ("c", "1")):
+        pod = _pod(name, job_id=7 if tasks == "2" else 8, node_name="n")
+        meta = msgspec.structs.replace(pod.metadata, annotations={"task.slinky.slurm.net/ntasks": tasks})
+        world.pods.put(msgspec.structs.replace(pod, metadata=meta))
+    assert world.members() == {WorkloadKey("Job", "ns", "#7"): ["a", "b"], WorkloadKey("Pod", "ns", "c-uid"): ["c"]}
+    assert WorkloadKey.parse("Job ns/#7") == WorkloadKey("Job", "ns", "#7")
+
+
 async def test_a_pod_of_an_unknown_job_is_nobodys_until_it_is_deleted(world: World) -> None:
     world.pods.put(_pod("a", owner=OWNER))
     assert world.members() == {}

@@ -3,6 +3,7 @@
 from typing import Final
 
 __all__ = [
+    "ABSENCE_CONFIRMED",
     "APART",
     "CONDITION",
     "CORDONED_FOR_SLURM",
@@ -44,6 +45,9 @@ SIGNALLED: Final = "scheduler.slinky.slurm.net/signalled"  # for which end of it
 TASK: Final = "task.slinky.slurm.net/"  # the task's environment, by the downward API
 CONDITION: Final = "slinky.slurm.net/Slurm"
 APART: Final = "scheduler.slinky.slurm.net/apart"  # a pod of a group that has no place in the group's job: scheduled by itself
+
+# What an administrator writes on the bridge's Lease: the alarm whose absent jobs are given up.
+ABSENCE_CONFIRMED: Final = "slinky.slurm.net/absence-confirmed"
 
 # Nodes.
 MANAGED_NODE: Final = "slinky.slurm.net/managed-node"  # taint, its value the scheduler's name

@@ -6,7 +6,7 @@ belongs to one workload for its whole life, from the moment that its Job and its
 - Its Job is not known yet: it is part of no workload until it is.
 - Its group, JobSet or LeaderWorkerSet is not known yet: it waits in the group's workload, which cannot be submitted. When the group comes, a gang keeps it there; in a group that is no gang it becomes a workload of its own.
 - It has a Slurm job already when it is first seen (the bridge started anew), and its Job or group is gone: nobody can say any more whether it was part of a gang, but the pods of one
-  Slurm job are one workload, so it goes with those.
+  Slurm job are one workload, so it goes with those. So does one that names nobody any more (`kubectl delete job --cascade=orphan`), but was bound as one of several.
 
 - It was set apart (annotation `APART`, before it had a Slurm job): it is a workload of its own from then on.
 
@@ -19,7 +19,7 @@ from collections.abc import Callable
 import msgspec
 
 from slinky.bridge.jobsets import job_is_over
-from slinky.bridge.keys import APART
+from slinky.bridge.keys import APART, TASK
 from slinky.bridge.views import job_id_of
 from slinky.bridge.workload import PART, PodGroup, WorkloadKey, asks_for_gang, group_of, key_of, key_of_job, of_jobset
 from slinky.kube import Cache, Change, Job, Key, Pod
@@ -167,7 +167,7 @@ class Membership:
         if job_id := job_id_of(pod):
             if before is not None:
                 return _Member(uid, before.workload, True)
-            if group is None if named else orphan:
+            if group is None if named else orphan or _left_behind(pod):
                 return _Member(uid, key_of_job(pod, job_id), True)
         if orphan and before is None and pod.metadata.deletion_timestamp is None:
             return None
@@ -184,6 +184,12 @@ class Membership:
         if not members:
             del self._pods_of[found.workload]
         self._touched(found.workload)
+
+
+def _left_behind(pod: Pod) -> bool:
+    """It has no owner, and was bound as one of several."""
+    tasks = pod.metadata.annotations.get(TASK + "ntasks", "")
+    return pod.metadata.controller is None and bool(pod.spec.node_name) and tasks.isdecimal() and tasks != "1"
 
 
 def _progress(job: Job) -> tuple[int, bool, bool, bool]:

@@ -8,7 +8,7 @@ What must stay true, whatever happened before:
 - No second job is submitted while one may exist.
 - A job of ours ends when none of its pods is left to run and none will come in their stead; a pod keeps its finalizer until its containers are gone, and the last one until its job has ended, unless others are awaited: many of those who
   make pods make the next only when the last is gone.
-- A pod that runs is evicted only when its own job is known to be over or ending.
+- A pod that runs is evicted only when its own job is known to be over or ending. On a job that Slurm does not know nothing is done until it is settled what became of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,13 +54,13 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """`ending`: it was told to end, and its resources will be taken. `over`: it has ended; `lost`: Slurm does not know it and it was settled that it will not come back.
+    """`ending`: it was told to end, and its resources will be taken. `over`: it has ended; `absent`: Slurm does not know it, and it is not settled what that means; `lost`: it was settled that it will not come back.
 
     `tasks` is how many pods it has room for.
     """
 
     job_id: int
-    state: Literal["pending", "running", "ending", "over", "lost"]
+    state: Literal["pending", "running", "ending", "over", "absent", "lost"]
     why: str = ""
     tasks: int = 1
 
@@ -146,6 +146,8 @@ def plan(now: Snapshot) -> list[Action]:
     job = now.job
     if job is None:
         return [*_releases(now, job_over=True), *_submission(now)]
+    if job.state == "absent":
+        return []
     if job.state == "lost":
         return [*_releases(now, job_over=True), *_back_to_the_start(now, job)]
     if job.state in ("ending", "over"):

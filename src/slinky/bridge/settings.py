@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from slinky.bridge.absence import AbsenceSettings
 from slinky.bridge.policy_settings import PolicySettings, PriorityClass
 from slinky.bridge.sections import Help, Section
 from slinky.kube.objects import LabelSelector
@@ -113,6 +114,12 @@ class NodeSettings(_Section, frozen=True):
     ] = {}
     reserved_cpus: Annotated[int, Help("CPUs of each node's allocatable that are kept from Slurm, for DaemonSets.")] = 0
     reserved_memory_mib: Annotated[int, Help("The same for memory, in MiB.")] = 0
+    gone_seconds: Annotated[
+        float,
+        Help(
+            "Pods that are being deleted on a node which has not been Ready for this long are let go, and their share of the job with them; so are all pods of a node that has been deleted for this long."
+        ),
+    ] = 300.0
     settle_seconds: Annotated[
         float,
         Help(
@@ -222,6 +229,7 @@ class Settings(_Section, frozen=True):
     priority_classes: Annotated[tuple[PriorityClass, ...], Help("What PriorityClasses mean to Slurm.")] = ()
     slurm: Annotated[SlurmSettings, Help("How slurmrestd is reached.")] = SlurmSettings()
     nodes: Annotated[NodeSettings, Help("Nodes that Slurm gets to know.")] = NodeSettings()
+    absence: Annotated[AbsenceSettings, Help("Jobs that Slurm does not know any more.")] = AbsenceSettings()
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
     leader: Annotated[LeaderSettings, Help("Leader election.")] = LeaderSettings()
     status: Annotated[StatusSettings, Help("What is written on pods for people.")] = StatusSettings()
