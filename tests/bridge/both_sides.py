@@ -5,6 +5,7 @@ import datetime as dt
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -74,6 +75,7 @@ class World:
         self.held: dict[int, Job] = {}
         self.born = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         self.down = False
+        self.started = 1  # of slurmctld
         self.acts: list[str] = []
         self.tries = 0
         self.refuse_binding: set[str] = set()
@@ -152,7 +154,7 @@ class World:
         if self.refuse_submit:
             raise self.refuse_submit
         description = put_on_all([translate(workload, SITE)], whereabouts)[0]
-        job_id = len(self.held) + 1
+        job_id = max(self.held, default=0) + 1
         tasks = {"set": True, "infinite": False, "number": description.tasks}
         record = {
             "job_id": job_id,
@@ -171,6 +173,18 @@ class World:
 
     async def begin(self) -> None:
         pass
+
+    async def diag(self) -> Any:
+        self.check()
+        return SimpleNamespace(req_time_start=self.started)
+
+    async def distrust_markers(self) -> None:
+        pass
+
+    async def marked(self, *, marker_in: str) -> dict[int, str]:
+        assert marker_in == "admin_comment"
+        self.check()
+        return {job_id: job.admin_comment for job_id, job in self.held.items() if not job.is_finished}
 
     def adopting(self, *_: object) -> None:
         pass

@@ -270,3 +270,11 @@ def test_gres_cannot_be_made_fewer_than_the_pod_asks_for() -> None:
     assert admit_change(old, pod(spec, annotations={GRES: "gpu:1"}), OURS, by_bridge=False).refusal == TOO_FEW
     wrong = pod(spec, annotations={GRES: "gpu:1"})
     assert not admit_change(wrong, pod(spec, annotations={GRES: "gpu:1", TIMELIMIT: "5"}), OURS, by_bridge=False).refusal
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "bridge", "slurm"])
+def test_where_slurm_and_the_bridge_run_nothing_is_taken_in(namespace: str) -> None:
+    settings = Settings(namespace="bridge")
+    verdict = admit_pod(pod({"schedulerName": NAME}, namespace=namespace), settings, managed=True)
+    assert f"Slurm schedules nothing in namespace {namespace}" in verdict.refusal
+    assert admit_pod(pod(namespace=namespace), settings, managed=settings.manages(namespace, {})) == LEFT_ALONE

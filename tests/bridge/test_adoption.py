@@ -11,7 +11,7 @@ from slinky.bridge.marker import comment_for, marker_for
 from slinky.bridge.submission import Submission
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Meta, Pod
-from slinky.kube.objects import PodStatus
+from slinky.kube.objects import PodSpec, PodStatus
 from slinky.slurm import Job
 
 KEY = WorkloadKey("Job", "ns", "train")
@@ -77,6 +77,14 @@ def test_the_label_of_one_that_is_over_and_let_go_does_not_speak_for_those_who_c
 def test_a_job_whose_pods_ended_while_nobody_looked_is_still_theirs() -> None:
     """Pods without our finalizer: it must be ended with their exit code."""
     assert inherited([a_pod("a", 7, "Failed", finalizer=False)], a_job(7, "a")) == (7, [])
+
+
+def test_a_label_that_names_none_of_its_jobs_was_written_by_somebody_else_and_says_nothing() -> None:
+    assert inherited([a_pod("a", 4711)], a_job(7, "a")) == (7, [])
+    assert inherited([a_pod("a", 4711), a_pod("b", 7)], a_job(7, "a", "b")) == (7, [])
+    assert inherited([a_pod("a", 4711)], a_job(7, "x")) == (0, [7])
+    running = msgspec.structs.replace(a_pod("a", 4711, "Running"), spec=PodSpec(node_name="n"))
+    assert inherited([running], a_job(7, "a", "gone")) == (7, []), "who runs there runs by a job of the workload"
 
 
 def test_only_external_jobs_with_our_marker_and_cluster_are_ours() -> None:

@@ -1,12 +1,19 @@
-"""Ending a job where Slurm does not take all that is said of it."""
+"""Ending a job where Slurm does not take all that is said of it; and submitting where an id means another job than it did, or nobody answers."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from slinky.bridge.annotations import JobSettings
 from slinky.bridge.executor import Executor
+from slinky.bridge.marker import comment_for
 from slinky.bridge.translate import Site
-from slinky.slurm import AlreadyDoneError, JobDescription, NotFoundError, RefusedError, SlurmError
+from slinky.bridge.workload import Workload, WorkloadKey
+from slinky.kube import Meta, Pod
+from slinky.slurm import AlreadyDoneError, Job, JobDescription, NotFoundError, OutcomeUnknownError, RefusedError, SlurmError
+from slinky.slurm.models.jobs import FoundAgain
+from tests.kube.virtual_time import run_in_virtual_time
 
 
 class Jobs:
@@ -25,6 +32,56 @@ class Jobs:
 
     async def cancel(self, job_id: int) -> None:
         self.cancelled.append(job_id)
+
+
+class Confused(Jobs):
+    """Says that it has the job already, by a marker that it read before Slurm lost its state."""
+
+    def __init__(self, comment: str) -> None:
+        super().__init__(None)
+        self.comment = comment
+        self.distrusted = 0
+        self.silent = False
+
+    async def submit_external(self, *_: Any, **__: Any) -> FoundAgain:
+        if self.silent:
+            await asyncio.Event().wait()
+        return FoundAgain(job_id=7)
+
+    async def find_all(self, *_: Any, **__: Any) -> list[int]:
+        return [7]
+
+    async def parts(self, job_id: int) -> list[Job]:
+        return [Job(job_id=job_id, job_states=["RUNNING"], flags=["EXTERNAL_JOB"], admin_comment=self.comment)]
+
+    async def distrust_markers(self) -> None:
+        self.distrusted += 1
+
+
+POD = Pod(metadata=Meta(name="p", namespace="ns", uid="u"))
+WORKLOAD = Workload(key=WorkloadKey("Pod", "ns", "u"), name="p", pods=(POD,), size=1, settings=JobSettings())
+
+
+@pytest.mark.parametrize("comment", ["", "somebody's", comment_for("c1", "Pod ns/other", [("ns", "other")], ["other"])])
+async def test_a_job_that_was_found_by_its_marker_and_does_not_carry_it_any_more_is_another(comment: str) -> None:
+    slurm = Confused(comment)
+    with pytest.raises(OutcomeUnknownError, match="to another"):
+        await executor(slurm).submit(WORKLOAD)
+    assert slurm.distrusted == 1
+    assert await executor(slurm).find(WORKLOAD) is None
+    slurm.comment = comment_for("c1", "Pod ns/u", [("ns", "p")], ["u"])
+    assert (await executor(slurm).submit(WORKLOAD)).job_id == 7
+
+
+def test_a_submit_that_nobody_answers_is_given_up_and_its_outcome_unknown() -> None:
+    async def story() -> None:
+        slurm = Confused("")
+        slurm.silent = True
+        with pytest.raises(OutcomeUnknownError, match="no answer") as caught:
+            await executor(slurm).submit(WORKLOAD)
+        assert not caught.value.outcome_known
+
+    run_in_virtual_time(story())
 
 
 def executor(slurm: Jobs) -> Executor:

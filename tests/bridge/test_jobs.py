@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.bridge.jobs import SETTLE_SECONDS, Jobs
+from slinky.bridge.jobs import Jobs
 from slinky.bridge.marker import comment_for
-from slinky.bridge.memory import Known
+from slinky.bridge.memory import SETTLE_SECONDS, Known
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.submission import Submission
 from slinky.bridge.workload import WorkloadKey
@@ -44,6 +44,9 @@ class Slurm:
             raise NotFoundError(f"there is no job {job_id}")
         return self.record
 
+    async def distrust_markers(self) -> None:
+        pass
+
     async def parts(self, job_id: int) -> list[Job]:
         if self.all_parts:
             self.questions += 1
@@ -65,8 +68,8 @@ class World:
         self.jobs = Jobs(self.slurm, self.poller, "c1")  # type: ignore[arg-type]
         self.known = Known(**{"job_id": 7} | known)
 
-    async def state(self, key: WorkloadKey = KEY) -> str:
-        view = await self.jobs.view(key, self.known)
+    async def state(self, key: WorkloadKey = KEY, *pods: str) -> str:
+        view = await self.jobs.view(key, self.known, pods)
         return view.state if view else ""
 
 
@@ -100,7 +103,7 @@ async def test_no_job_costs_no_question() -> None:
 )
 async def test_another_job_of_that_number_is_never_taken_for_ours(job: Job) -> None:
     world = World(job)
-    world.poller.follow(7)
+    world.poller.follow(7, KEY)
     assert await world.state() == "lost"
     assert world.poller.following == 0
     assert await world.state() == "lost"
@@ -109,7 +112,7 @@ async def test_another_job_of_that_number_is_never_taken_for_ours(job: Job) -> N
 
 async def test_it_is_over_only_by_its_own_record_and_then_no_longer_looked_for() -> None:
     world = World(a_job("RUNNING"), submission=Submission(job_id=7, tasks=3), verified=0)
-    world.poller.follow(7)
+    world.poller.follow(7, KEY)
     world.poller.states[7] = JobStatus("7", ["CANCELLED"])
     assert await world.state() == "running"
     world.slurm.record = a_job("CANCELLED")
@@ -118,27 +121,73 @@ async def test_it_is_over_only_by_its_own_record_and_then_no_longer_looked_for()
     assert "CANCELLED" in world.known.why
 
 
-async def test_pods_that_are_known_by_their_label_alone_have_that_job_whatever_they_were_part_of() -> None:
+async def test_pods_that_are_known_by_their_label_alone_have_that_job_if_it_names_them_whatever_they_were_part_of() -> None:
     by_label = WorkloadKey("Job", "ns", "train#7")
     assert by_label.job_id == 7
-    assert await World(a_job("RUNNING")).state(by_label) == "running"
-    assert await World(a_job("RUNNING", WorkloadKey("Pod", "ns", "uid"))).state(by_label) == "running"
-    assert await World(a_job("RUNNING", WorkloadKey("Job", "elsewhere", "train"))).state(by_label) == "lost"
-    assert await World(a_job("RUNNING", job_id=8), job_id=8).state(by_label) == "lost"
+    assert await World(a_job("RUNNING")).state(by_label, "a") == "running"
+    assert await World(a_job("RUNNING")).state(by_label, "b") == "running", "a pod in another's stead, of the same Job"
+    assert await World(a_job("RUNNING", WorkloadKey("Pod", "ns", "uid"))).state(by_label, "a") == "running"
+    assert await World(a_job("RUNNING", WorkloadKey("Pod", "ns", "uid"))).state(by_label, "b") == "lost", "an id that was given out again"
+    assert await World(a_job("RUNNING", WorkloadKey("Job", "elsewhere", "train"))).state(by_label, "a") == "lost"
+    assert await World(a_job("RUNNING", job_id=8), job_id=8).state(by_label, "a") == "lost"
 
 
 def test_a_job_that_slurm_does_not_know_is_lost_only_after_a_while() -> None:
     async def story() -> None:
         world = World(submission=Submission(job_id=7, tasks=3))
-        assert await world.state() == "pending"
+        assert await world.state() == "absent"
         await asyncio.sleep(SETTLE_SECONDS / 2)
-        assert await world.state() == "pending"
+        assert await world.state() == "absent"
         world.slurm.record = a_job("RUNNING")
         assert await world.state() == "running", "slurmctld was coming up"
         world.slurm.record = None
-        assert await world.state() == "pending"
+        assert await world.state() == "absent"
         await asyncio.sleep(SETTLE_SECONDS + 1)
         assert await world.state() == "lost"
+
+    run_in_virtual_time(story())
+
+
+def test_a_lost_job_that_is_back_after_an_outage_is_the_workloads_again() -> None:
+    async def story() -> None:
+        world = World(submission=Submission(job_id=7))
+        await asyncio.sleep(1)
+        await world.state()
+        await asyncio.sleep(SETTLE_SECONDS + 1)
+        assert await world.state() == "lost"
+        world.slurm.record = a_job("RUNNING")
+        assert await world.state() == "lost", "nobody asks without need"
+        world.poller.epoch += 1
+        assert await world.state() == "running"
+
+    run_in_virtual_time(story())
+
+
+def test_while_many_are_absent_nothing_is_settled_about_those_with_pods_on_nodes() -> None:
+    async def story() -> None:
+        world, waiting = World(holds=True), World()
+        world.slurm.past = past("CANCELLED", comment_for("c1", str(KEY), [("ns", "a")], ["a"]))
+        world.jobs.holds_back = waiting.jobs.holds_back = lambda: True
+        for _ in range(2):
+            assert await world.state() == "absent"
+            await waiting.state()
+            await asyncio.sleep(SETTLE_SECONDS + 1)
+        assert await waiting.state() == "lost", "who waits is submitted again"
+        world.known.given_up = True
+        assert await world.state() == "over", "an administrator has confirmed it, and accounting tells the rest"
+
+    run_in_virtual_time(story())
+
+
+def test_another_job_of_that_number_leaves_pods_that_run_for_a_while_in_doubt() -> None:
+    async def story() -> None:
+        world = World(a_job("CANCELLED", cluster="c2"), holds=True)
+        await asyncio.sleep(1)
+        assert await world.state() == "absent"
+        assert world.jobs.foreign == {KEY}
+        await asyncio.sleep(SETTLE_SECONDS + 1)
+        assert await world.state() == "lost"
+        assert world.jobs.foreign == set()
 
     run_in_virtual_time(story())
 
@@ -146,12 +195,16 @@ def test_a_job_that_slurm_does_not_know_is_lost_only_after_a_while() -> None:
 def test_accounting_tells_how_a_job_ended_that_slurm_forgot() -> None:
     async def story() -> None:
         comment = comment_for("c1", str(KEY), [("ns", "a")], ["a"])
-        world = World()
+        world, stranger, failed = World(holds=True), World(), World(holds=True)
         world.slurm.past = past("COMPLETED", comment)
-        assert await world.state() == "over"
-        stranger = World()
         stranger.slurm.past = past("COMPLETED", comment_for("c1", "Job ns/other", [], ["x"]))
-        assert await stranger.state() == "pending"
+        failed.slurm.past = past("NODE_FAIL", comment)
+        await asyncio.sleep(1)
+        assert [await each.state() for each in (world, stranger, failed)] == ["absent"] * 3
+        await asyncio.sleep(SETTLE_SECONDS + 1)
+        assert await world.state() == "over"
+        assert await stranger.state() == "lost"
+        assert await failed.state() == "lost", "so slurmdbd writes when slurmctld begins without its state"
 
     run_in_virtual_time(story())
 
@@ -160,16 +213,16 @@ def test_while_accounting_cannot_be_asked_nothing_is_lost() -> None:
     async def story() -> None:
         world = World()
         world.slurm.past = UnavailableError("slurmdbd is not there")
-        assert await world.state() == "pending"
+        assert await world.state() == "absent"
         await asyncio.sleep(10 * SETTLE_SECONDS)
-        assert await world.state() == "pending"
+        assert await world.state() == "absent"
 
     run_in_virtual_time(story())
 
 
 async def test_a_job_that_we_submitted_is_not_asked_about_before_the_poller_has_looked_and_then_it_is() -> None:
     world = World(submission=Submission(job_id=7), verified=0, submitted_at=1.0)
-    world.poller.follow(7)
+    world.poller.follow(7, KEY)
     assert await world.state() == "pending"
     assert world.slurm.questions == 0
     world.slurm.record = a_job("CANCELLED")

@@ -1,17 +1,18 @@
 """What a new leader finds: jobs that pods have, jobs that pods had, and jobs that nobody has a use for."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.keys import FINALIZER, JOB_ID
-from slinky.bridge.leadership import STRAY_SECONDS, Leadership
+from slinky.bridge.leadership import Leadership
 from slinky.bridge.marker import comment_for
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.poller import JobPoller
+from slinky.bridge.strays import STRAY_SECONDS
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Key, Meta, Pod
@@ -34,7 +35,7 @@ class Succession:
         self.window = Window(10, 10)
 
     def job(self, job_id: int, workload: str, *uids: str, state: str = "RUNNING") -> None:
-        comment = comment_for("c1", workload, [("ns", uid) for uid in uids], uids)
+        comment = comment_for("c1", workload, [("ns", uid.removesuffix("-uid")) for uid in uids], uids)
         record = {"job_id": job_id, "job_state": [state], "flags": ["EXTERNAL_JOB"], "admin_comment": comment}
         self.world.held[job_id] = msgspec.convert(record, Job)
 
@@ -51,7 +52,7 @@ class Succession:
         )
         self.world.pods.put(Pod(metadata=meta, spec=PodSpec(node_name=node), status=PodStatus(phase=phase)))
 
-    async def lead(self, seconds: float) -> Leadership:
+    async def lead(self, seconds: float, holds_back: Callable[[], bool] = lambda: False) -> Leadership:
         me: Any = self.world
         me.stream = self.stream
         quiet: Any = Quiet()
@@ -70,6 +71,7 @@ class Succession:
             GRANTS,
         )
         self.world.loop = leadership.reconciler
+        leadership._strays.holds_back = holds_back
         task = asyncio.create_task(leadership.run())
         await asyncio.sleep(seconds)
         assert not task.done()
@@ -93,7 +95,7 @@ def test_pods_keep_their_jobs_and_jobs_without_pods_are_ended() -> None:
         leadership = await left.lead(3 * STRAY_SECONDS)
         assert left.world.acts == ["end 2 None"]
         assert leadership.reconciler.known[WorkloadKey("Pod", "ns", "a-uid")].job_id == 1
-        assert not leadership._key_of_stray
+        assert not len(leadership._strays._queue)
 
     run_in_virtual_time(story())
 
@@ -148,7 +150,45 @@ def test_a_stray_that_slurm_forgets_first_is_forgotten_too() -> None:
         task = asyncio.create_task(left.lead(3 * STRAY_SECONDS))
         await asyncio.sleep(STRAY_SECONDS / 2)
         left.world.held.clear()
-        assert not (await task)._key_of_stray
+        assert not len((await task)._strays._queue)
         assert Key("ns", "gone") not in left.world.pods
+
+    run_in_virtual_time(story())
+
+
+def test_a_job_of_ours_that_appears_while_we_lead_and_has_no_pods_is_ended_but_not_before_it_was_seen_twice() -> None:
+    async def story() -> None:
+        left = Succession()
+        left.pod("a", 1)
+        left.job(1, "Pod ns/a-uid", "a-uid")
+        task = asyncio.create_task(left.lead(120))
+        await asyncio.sleep(40)
+        left.job(5, "Pod ns/late-uid", "late-uid")
+        left.job(6, "Pod ns/a-uid", "a-uid", state="PENDING")
+        comment = comment_for("c2", "Pod ns/other-uid", [("ns", "other")], ["other-uid"])
+        record = {"job_id": 7, "job_state": ["RUNNING"], "flags": ["EXTERNAL_JOB"], "admin_comment": comment}
+        left.world.held[7] = msgspec.convert(record, Job)
+        left.world.held[8] = msgspec.convert(record | {"job_id": 8, "flags": [], "admin_comment": left.world.held[5].admin_comment}, Job)
+        await asyncio.sleep(10)
+        assert left.world.acts == []
+        await task
+        assert sorted(left.world.acts) == ["end 5 None", "end 6 None"]
+        assert left.world.held[7].is_running, "another cluster's"
+        assert left.world.held[8].is_running, "no external job, whatever its comment says"
+
+    run_in_virtual_time(story())
+
+
+def test_while_many_jobs_are_absent_no_job_without_pods_is_ended() -> None:
+    async def story() -> None:
+        left = Succession()
+        left.job(5, "Pod ns/late-uid", "late-uid")
+        held = True
+        task = asyncio.create_task(left.lead(200, lambda: held))
+        await asyncio.sleep(100)
+        assert left.world.acts == []
+        held = False
+        await task
+        assert left.world.acts == ["end 5 None"]
 
     run_in_virtual_time(story())

@@ -9,7 +9,7 @@ import pytest
 from slinky.bridge.keys import GANG, JOB_ID, SETTINGS
 from slinky.bridge.membership import Membership
 from slinky.bridge.workload import COSCHEDULING_LABEL, PodGroup, WorkloadKey, workload_of
-from slinky.kube import Cache, Job, Meta, Pod
+from slinky.kube import Cache, Job, Key, Meta, Pod
 from slinky.kube.objects import Condition, JobSpec, JobStatus, OwnerReference, PodSpec, PodStatus, SchedulingGroup, WorkloadReference
 
 RING = WorkloadKey("PodGroup", "ns", "ring")
@@ -131,6 +131,16 @@ async def test_pods_of_a_slurm_job_whose_job_is_gone_stay_together(world: World)
     assert world.members() == {WorkloadKey("Job", "ns", "train#7"): ["a", "b"], WorkloadKey("Job", "ns", "train#8"): ["c"]}
 
 
+async def test_pods_that_were_left_behind_by_their_owner_stay_together_if_they_were_bound_as_one_of_several(world: World) -> None:
+    """`kubectl delete job --cascade=orphan`, and a restart."""
+    for name, tasks in (("a", "2"), ("b", "2"), ("c", "1")):
+        pod = _pod(name, job_id=7 if tasks == "2" else 8, node_name="n")
+        meta = msgspec.structs.replace(pod.metadata, annotations={"task.slinky.slurm.net/ntasks": tasks})
+        world.pods.put(msgspec.structs.replace(pod, metadata=meta))
+    assert world.members() == {WorkloadKey("Job", "ns", "#7"): ["a", "b"], WorkloadKey("Pod", "ns", "c-uid"): ["c"]}
+    assert WorkloadKey.parse("Job ns/#7") == WorkloadKey("Job", "ns", "#7")
+
+
 async def test_a_pod_of_an_unknown_job_is_nobodys_until_it_is_deleted(world: World) -> None:
     world.pods.put(_pod("a", owner=OWNER))
     assert world.members() == {}
@@ -188,3 +198,13 @@ async def test_what_a_kubelet_and_a_job_controller_keep_saying_is_no_reason_to_l
     for change in ({"status": PodStatus(phase="Succeeded")}, {"spec": PodSpec(node_name="n")}):
         world.pods.put(msgspec.structs.replace(_pod("a", owner=OWNER), **change))
     assert world.touched == [TRAIN, TRAIN]
+
+
+async def test_pods_of_a_namespace_that_can_never_be_managed_are_part_of_no_workload() -> None:
+    pods: Cache[Pod] = Cache()
+    membership = Membership(pods, Cache(), lambda _: None, never=frozenset({"ns"}))
+    pods.put(_pod("a"))
+    pods.put(_pod("a", job_id=7))
+    assert membership.keys() == []
+    pods.remove(Key("ns", "a"))
+    assert membership.keys() == []

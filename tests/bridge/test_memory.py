@@ -18,7 +18,12 @@ def test_a_label_that_was_written_holds_until_the_watch_shows_it() -> None:
     written = Written(labels={"a": 7}, ranks={}, released=set())
     assert written.over(POD).job_id == 7
     assert written.over(but(POD, job_id=7)).job_id == 7
-    assert written.over(POD).job_id == 0, "what the watch shows takes over"
+    assert not written.is_changed("a", 7)
+    assert written.over(POD).job_id == 7, "somebody else took it off: that does not count"
+    assert written.is_changed("a", 0)
+    assert written.is_changed("a", 8)
+    written.label("a", 7)
+    assert not written.is_changed("a", 0), "it was written again, and the watch does not show it yet"
 
 
 def test_a_label_that_was_taken_off_is_off() -> None:
@@ -31,7 +36,7 @@ def test_a_pod_that_was_bound_is_not_bound_again() -> None:
     shown = written.over(POD)
     assert (shown.state, shown.rank) == ("bound", 3)
     assert written.over(but(POD, state="bound", rank=3)).rank == 3
-    assert written.ranks == {}
+    assert written.over(but(POD, state="bound", rank=5)).rank == 3, "what somebody else wrote does not count"
 
 
 def test_a_finalizer_that_was_taken_off_is_not_taken_off_again() -> None:

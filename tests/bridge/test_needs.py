@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge.needs import counted_of, needs_of, unmapped
+from slinky.bridge.needs import counted_of, needs_of
 from slinky.kube import Pod
 
 MI = 1 << 20
@@ -152,13 +152,6 @@ def test_needs(spec: dict[str, Any], expected: dict[str, Any]) -> None:
 )
 def test_a_pod_on_its_node_counts_with_what_it_has_there(spec: dict[str, Any], status: dict[str, Any], cpu: int) -> None:
     assert counted_of(a_pod(spec, status)).cpu == cpu
-
-
-def test_what_no_gres_stands_for() -> None:
-    pod = a_pod(
-        {"containers": [box(cpu="1", limits={"nvidia.com/gpu": "1", "example.com/fpga": "2", "hugepages-2Mi": "2Mi"}, **{"rdma/hca": "0"})]}
-    )
-    assert unmapped(pod, {"nvidia.com/gpu"}) == {"example.com/fpga"}
 
 
 amounts = st.dictionaries(

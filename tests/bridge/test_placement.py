@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge.placement import PlacementError, Slot, assign, hetjob_slots, place, slots_of
+from slinky.bridge.placement import Placement, PlacementError, Slot, assign, hetjob_slots, slots_of
 from slinky.bridge.task import PerTask
 from slinky.slurm import Allocation, Gres, NodeAllocation
 
@@ -13,6 +13,11 @@ def node(name: str, pods: int, gpus_each: int = 1, memory_each: int = 100) -> No
     count = pods * gpus_each
     gres = [Gres(name="gpu", count=count, index=f"0-{count - 1}" if count > 1 else "0")] if count else []
     return NodeAllocation(node=name, memory=pods * memory_each, gres=gres)
+
+
+def place(uids: list[str], task: PerTask, allocation: Allocation) -> list[Placement]:
+    """All pods of a job that starts."""
+    return assign(slots_of(len(uids), task, allocation), {}, uids)
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=12), st.integers(1, 4), st.data())

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slinky.bridge.poller import JobPoller, PollTimes, next_pause
+from slinky.bridge.workload import WorkloadKey
 from slinky.slurm import JobStatus, UnavailableError
 from tests.kube.virtual_time import run_in_virtual_time
 
@@ -21,8 +23,14 @@ class Slurm:
     def __init__(self, **states: str) -> None:
         self.held = {int(name[1:]): state for name, state in states.items()}
         self.down = False
+        self.started = 1
         self.asked: list[frozenset[int]] = []
         self.jobs = self
+
+    async def distrust_markers(self) -> None: ...
+
+    async def diag(self) -> Any:
+        return SimpleNamespace(req_time_start=self.started)
 
     async def states(self, job_ids: Iterable[int]) -> list[JobStatus]:
         wanted = frozenset(job_ids)
@@ -183,5 +191,50 @@ def test_what_is_new_is_looked_for_soon_however_long_the_pause_was() -> None:
             asked = loop.time()
             await watch.until(lambda: 2 in watch.told)
             assert loop.time() - asked < TIMES.slowest / 2
+
+    run_in_virtual_time(story())
+
+
+KEYS = [WorkloadKey("Pod", "ns", name) for name in "ab"]
+
+
+def test_of_two_that_have_had_one_id_the_last_is_followed_and_the_first_cannot_forget_it() -> None:
+    async def story() -> None:
+        async with Watcher(Slurm(j1="RUNNING")).running() as watcher:
+            watcher.poller.follow(1, KEYS[0])
+            await watcher.until(lambda: watcher.told == [1])
+            watcher.poller.follow(1, KEYS[1])
+            assert watcher.poller.has_yet_to_see(1)
+            await watcher.until(lambda: watcher.told == [1, 1])
+            watcher.poller.forget([1], KEYS[0])
+            assert watcher.poller.following == 1
+            watcher.slurm.held.clear()
+            await watcher.until(lambda: watcher.poller.owners_gone() == {KEYS[1]})
+            watcher.poller.forget([1], KEYS[1])
+            assert (watcher.poller.following, watcher.poller.gone) == (0, set())
+
+    run_in_virtual_time(story())
+
+
+def test_what_no_job_can_do_and_a_restart_of_slurm_leave_another_epoch() -> None:
+    async def story() -> None:
+        async with Watcher(Slurm(j1="RUNNING", j2="COMPLETED", j3="PENDING")).running() as watcher:
+            for job_id in (1, 2, 3):
+                watcher.poller.follow(job_id)
+            await watcher.until(lambda: len(watcher.poller.states) == 3)
+            watcher.slurm.held |= {3: "RUNNING"}
+            del watcher.slurm.held[2]
+            await watcher.looks(5)
+            await watcher.poller.confirm()
+            assert watcher.poller.epoch == 0
+            watcher.slurm.held[1] = "PENDING"
+            await watcher.until(lambda: watcher.poller.epoch == 1)
+            del watcher.slurm.held[3]
+            await watcher.until(lambda: watcher.poller.epoch == 2)
+            watcher.slurm.started = 2
+            await asyncio.sleep(2)
+            await watcher.poller.confirm()
+            await watcher.poller.confirm()
+            assert watcher.poller.epoch == 3
 
     run_in_virtual_time(story())

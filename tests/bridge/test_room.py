@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from slinky.bridge.ledger import Ledger
+from slinky.bridge.needs import needs_of
 from slinky.bridge.quantities import quantity
-from slinky.bridge.room import counted_by_slurm, resource_refusal
+from slinky.bridge.room import counted_by_slurm, room_refusal
 from slinky.kube import Cache, Key, Node, Pod
 from tests.bridge.test_needs import a_pod, box
 
@@ -36,6 +37,10 @@ def in_use(**amounts: int) -> dict[str, Fraction]:
     return {name: Fraction(amount) for name, amount in amounts.items()}
 
 
+def refusal(pod: Pod, used: dict[str, Fraction] | None = None, foreign: dict[str, Fraction] | None = None) -> str:
+    return room_refusal(needs_of(pod), a_node(), used or {}, foreign or {}, COUNTED)
+
+
 @pytest.mark.parametrize(
     ("requests", "words"),
     [
@@ -50,27 +55,27 @@ def in_use(**amounts: int) -> dict[str, Fraction]:
     ],
 )
 def test_a_node_that_could_never_hold_it_is_refused_whoever_counts(requests: dict[str, str], words: str) -> None:
-    assert words in resource_refusal(asking(**requests), a_node(), {}, {}, COUNTED)
+    assert words in refusal(asking(**requests), {}, {})
 
 
 @pytest.mark.parametrize("name", ["ephemeral-storage", "hugepages-2Mi", "example.com/fpga"])
 def test_what_slurm_does_not_count_is_refused_while_it_is_in_use(name: str) -> None:
     most = ALLOCATABLE[name]
     pod = asking(**{name: most})
-    assert resource_refusal(pod, a_node(), {}, {}, COUNTED) == ""
-    assert f"{name} free" in resource_refusal(pod, a_node(), {name: quantity(most) / 2}, {}, COUNTED)
+    assert refusal(pod, {}, {}) == ""
+    assert f"{name} free" in refusal(pod, {name: quantity(most) / 2}, {})
 
 
 def test_a_node_with_as_many_pods_as_it_takes_is_refused() -> None:
-    assert resource_refusal(asking(), a_node(), in_use(pods=2), {}, COUNTED) == ""
-    assert resource_refusal(asking(), a_node(), in_use(pods=3), {}, COUNTED) == "node n has 0 of 1 pods free"
+    assert refusal(asking(), in_use(pods=2), {}) == ""
+    assert refusal(asking(), in_use(pods=3), {}) == "node n has 0 of 1 pods free"
 
 
 def test_of_what_slurm_counts_only_others_pods_are_held_against_a_node() -> None:
     pod = asking(cpu="2", **{"nvidia.com/gpu": "2"})
     full = {"cpu": Fraction(8), "nvidia.com/gpu": Fraction(4)}
-    assert resource_refusal(pod, a_node(), full, {}, COUNTED) == "", "Slurm queues for it"
-    assert "besides other schedulers' pods" in resource_refusal(pod, a_node(), full, {"cpu": Fraction(7)}, COUNTED)
+    assert refusal(pod, full, {}) == "", "Slurm queues for it"
+    assert "besides other schedulers' pods" in refusal(pod, full, {"cpu": Fraction(7)})
 
 
 def placed(name: str, node: str, **requests: str) -> Pod:

@@ -6,6 +6,7 @@ import pytest
 
 from slinky.bridge.settings import Settings, SettingsError
 from slinky.bridge.settings_file import load_settings
+from slinky.cli.bridge_options import Site
 
 ORIGINAL = """\
 schedulerName: slurm-bridge-scheduler
@@ -39,6 +40,19 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
     assert Settings(managed_namespaces=["lab"]).manages("lab", {})
 
 
+def test_the_bridges_own_namespace_and_slurms_are_not_managed_whatever_their_labels_say(tmp_path: Path) -> None:
+    settings = load(tmp_path, "{namespace: bridge, managedNamespaceSelector: {}, slurm: {namespaces: [hpc, hpc-db]}}")
+    assert settings.manages("anything", {})
+    assert not [name for name in ("kube-system", "bridge", "hpc", "hpc-db") if settings.manages(name, {})]
+
+
+def test_the_namespace_that_the_bridge_finds_itself_in_is_refused_too(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("managedNamespaces: [slinky]")
+    with pytest.raises(SettingsError, match="managedNamespaces has slinky, which is the bridge's own"):
+        Site(path, None).settings()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -69,6 +83,13 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
             "priorityClasses: [{name: x, nice: 1}, {name: x, nice: 2}]",
             "priorityClasses[1].name is 'x'; it must be that of a PriorityClass, and each",
         ),
+        (
+            "managedNamespaces: [lab, slurm]",
+            "managedNamespaces has slurm, which is Slurm's own (slurm.namespaces) and can never be managed",
+        ),
+        ("{managedNamespaces: [hpc], slurm: {namespaces: [hpc]}}", "managedNamespaces has hpc, which is Slurm's own"),
+        ("{managedNamespaces: [lab], namespace: lab}", "managedNamespaces has lab, which is the bridge's own and can never be managed"),
+        ("managedNamespaces: [kube-system]", "managedNamespaces has kube-system, which is Kubernetes' own"),
         ("a: b: c", "is not YAML"),
         ("[1, 2]", "Expected `object`, got `array`"),
     ],

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
+from slinky.bridge.keys import CONDITION
 from slinky.bridge.plan import JobView, PodView, Snapshot
 from slinky.bridge.settings import StatusSettings
 from slinky.bridge.standing import Standing
@@ -177,5 +179,32 @@ def test_that_a_job_is_suspended_and_runs_again_is_an_event_each_and_once() -> N
         teller.look(KEY, msgspec.structs.replace(BOUND, job=msgspec.structs.replace(runs, suspended=True)), [world.pod])
         teller.forget(KEY)
         assert not teller._suspended
+
+
+def test_pods_that_run_are_told_once_that_their_job_is_lost_and_that_it_is_back() -> None:
+    async def story() -> None:
+        async with World().running() as world:
+            told: list[str] = []
+            world.teller._events = SimpleNamespace(record=lambda _, reason, *__, **___: told.append(reason))  # type: ignore[assignment]
+            world.pod = msgspec.structs.replace(world.pod, spec=msgspec.structs.replace(world.pod.spec, node_name="n"))
+            world.teller.look(KEY, BOUND, [world.pod])
+            await asyncio.sleep(60)
+            assert world.writes == 0
+            for state, said in (("absent", "Absent"), ("lost", "Lost")):
+                world.said = Standing(reason=said, message=said)
+                job = JobView(job_id=7, state=state)  # type: ignore[arg-type]
+                for _ in range(5):
+                    world.teller.look(KEY, msgspec.structs.replace(BOUND, job=job), [world.pod])
+                await asyncio.sleep(60)
+                assert (found := world.pod.condition(CONDITION)) is not None
+                assert (found.reason, found.status) == (said, "False")
+            assert (world.writes, told) == (2, ["JobLost"])
+            world.said = Standing(reason="Running", message="runs", holds=True)
+            world.teller.look(KEY, BOUND, [world.pod])
+            await asyncio.sleep(60)
+            assert (found := world.pod.condition(CONDITION)) is not None
+            assert (found.reason, found.status, world.writes) == ("Running", "True", 3)
+            world.teller.forget_all(KEY)
+            assert not world.teller._without_job
 
     run_in_virtual_time(story())

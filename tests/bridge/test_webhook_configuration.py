@@ -56,8 +56,8 @@ def test_a_namespace_is_either_managed_or_another(settings: Settings, labels: di
 
 
 @pytest.mark.parametrize("settings", [*SELECTED, selected(team="hpc", stage="live"), selected(), Settings()])
-@pytest.mark.parametrize("name", ["kube-system", "slinky"])
-def test_kube_system_and_the_bridges_own_namespace_are_never_asked_about(settings: Settings, name: str) -> None:
+@pytest.mark.parametrize("name", ["kube-system", "slinky", "slurm"])
+def test_kube_system_and_the_namespaces_of_bridge_and_slurm_are_never_asked_about(settings: Settings, name: str) -> None:
     labels = {NAME: name, "team": "hpc", "stage": "live", "slurm": ""}
     assert not [key for key, webhook in webhooks(settings).items() if matches(webhook["namespaceSelector"], labels)]
 
@@ -68,7 +68,7 @@ def test_kube_system_is_not_managed_even_if_it_is_named() -> None:
 
 def test_a_selector_of_several_parts_has_no_opposite_so_who_names_us_is_asked_about_everywhere() -> None:
     found = others(selected(team="hpc", stage="live"))
-    assert found == {"matchExpressions": [{"key": NAME, "operator": "NotIn", "values": ["kube-system", "slinky"]}]}
+    assert found == {"matchExpressions": [{"key": NAME, "operator": "NotIn", "values": ["kube-system", "slinky", "slurm"]}]}
 
 
 def test_where_all_namespaces_are_managed_there_are_no_others() -> None:

@@ -6,10 +6,11 @@ from hypothesis import strategies as some
 
 from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.label_features import constraint_of, features_from
-from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, change_between, put_on, where
+from slinky.bridge.marker import Told, comment_for, read_comment, told_of
+from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, change_between, change_of, noted, put_on, where
 from slinky.kube import Meta, Pod
 from slinky.kube.objects import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec, SelectorRequirement
-from slinky.slurm import JobDescription, expand
+from slinky.slurm import Job, JobDescription, expand
 
 ZONE, DISK = "topology.kubernetes.io/zone", "disk"
 MAPPED = {ZONE: "zone", DISK: "disk"}
@@ -163,3 +164,61 @@ def test_exactly_the_nodes_that_kubernetes_accepts_are_left(
     excluded = {name for words in put_on(JobDescription(), found).excluded_nodes or () for name in expand(words)}
     left = {name for name in nodes if constraint.holds(rooms[name].features) and name not in excluded}
     assert left == good
+
+
+# What an administrator says about it
+
+
+COMMENT = comment_for("c1", "Pod ns/u", [("ns", "p")], ["u"])
+
+
+def sent(constraint: str = "", *excluded: str) -> JobDescription:
+    """As it goes to Slurm."""
+    job = JobDescription(admin_comment=COMMENT, constraints=constraint or None, excluded_nodes=[",".join(excluded)] if excluded else None)
+    return noted(job)
+
+
+def in_slurm(job: JobDescription, **changed: str) -> Job:
+    said = {"features": job.constraints or "", "excluded_nodes": ",".join(job.excluded_nodes or ())} | changed
+    return Job(job_id=7, admin_comment=job.admin_comment or "", **said)  # type: ignore[arg-type]
+
+
+def test_what_we_told_a_job_we_change_and_know_after_a_restart() -> None:
+    before = sent("zone=a", "n1", "n2")
+    assert read_comment(before.admin_comment or "", "c1") is not None
+    assert change_of(in_slurm(before), sent("zone=a", "n1", "n2")) is None
+    change = change_of(in_slurm(before), sent("zone=b", "n2"))
+    assert change is not None
+    assert (change.constraints, change.excluded_nodes) == ("zone=b", ["n2"])
+    assert told_of(change.admin_comment or "") == Told("zone=b", "n2")
+    nothing = change_of(in_slurm(before), sent())
+    assert nothing is not None
+    assert (nothing.constraints, nothing.excluded_nodes) == ("", [""])
+    assert told_of(nothing.admin_comment or "") == Told()
+
+
+def test_nodes_that_an_administrator_has_a_job_leave_out_stay_left_out() -> None:
+    mended = in_slurm(sent("", "n1"), excluded_nodes="n[1,9]")
+    assert change_of(mended, sent("", "n1")) is None
+    change = change_of(mended, sent("", "n2"))
+    assert change is not None
+    assert change.excluded_nodes == ["n[2,9]"]
+    again = Job(job_id=7, admin_comment=change.admin_comment or "", excluded_nodes="n[2,9]")
+    last = change_of(again, sent())
+    assert last is not None
+    assert last.excluded_nodes == ["n9"], "and the next time too"
+
+
+def test_a_constraint_of_an_administrators_stays() -> None:
+    mended = in_slurm(sent("zone=a"), features="big")
+    assert change_of(mended, sent("zone=b")) is None
+    change = change_of(mended, sent("zone=b", "n1"))
+    assert change is not None
+    assert (change.constraints, change.excluded_nodes) == (None, ["n1"])
+
+
+def test_a_comment_that_is_not_ours_or_would_grow_too_long_is_left_as_it_is() -> None:
+    assert noted(JobDescription(admin_comment="a text", constraints="x")).admin_comment == "a text"
+    assert noted(JobDescription(constraints="x")).admin_comment is None
+    many = ",".join(f"n{index}x" for index in range(10_000))
+    assert noted(JobDescription(admin_comment=COMMENT, excluded_nodes=[many])).admin_comment == COMMENT

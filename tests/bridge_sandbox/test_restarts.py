@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from slinky.bridge.keys import FINALIZER
-from slinky.kube import PODS, PatchKind
+from slinky.kube import NODES, PODS, PatchKind
 from slinky.sandbox.bridge import SandboxBridge, free_port, sandbox_bridge
 from slinky.sandbox.handle import Sandbox
-from slinky.slurm import JobState
+from slinky.slurm import JobState, expand
 from tests.bridge_sandbox.conftest import Team, open_team
 from tests.bridge_sandbox.sets import FOR_EVER, fail, job_id, jobset, replicated, until_anew, until_bound
 from tests.conftest import Partition
@@ -94,6 +94,33 @@ async def test_a_job_whose_pod_vanished_while_the_bridge_was_down_is_ended(own: 
     assert (await team.slurm.jobs.get(other)).is_running
     assert (await team.slurm.jobs.get(int(foreign))).is_pending
     await team.head("scancel", foreign)
+
+
+async def test_what_an_administrator_says_about_where_a_job_may_go_outlives_the_bridge(own: tuple[SandboxBridge, Team]) -> None:
+    bridge, team = own
+    label, nodes = f"ssd-{team.namespace}", team.partition.nodes
+    for node in nodes[:2]:
+        await team.kube.patch(NODES, node, {"metadata": {"labels": {label: "yes"}}})
+    pod = team.pod("p", said={"priority": "0"})
+    pod["spec"]["nodeSelector"] = {label: "yes"}
+    await team.create(pod)
+    [job_id] = await team.until_labelled("p")
+
+    async def left_out() -> set[str]:
+        return set(expand((await team.slurm.jobs.get(job_id)).excluded_nodes))
+
+    assert await left_out() == {*nodes[2:]}
+    await team.head("scontrol", "update", f"jobid={job_id}", f"ExcNodeList={','.join([*nodes[2:], nodes[0]])}")
+    await bridge.stop("run", signal.SIGKILL)
+    await bridge.start("run")
+    await team.kube.patch(NODES, nodes[2], {"metadata": {"labels": {label: "yes"}}})
+
+    async def told() -> bool:
+        return await left_out() == {nodes[0], nodes[3]}
+
+    await team.until("the job was told of the node that will do now, and of no other", told)
+    for node in nodes[:3]:
+        await team.kube.patch(NODES, node, {"metadata": {"labels": {label: None}}})
 
 
 async def test_a_second_one_takes_over_from_a_leader_that_is_killed(

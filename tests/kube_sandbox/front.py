@@ -29,7 +29,7 @@ async def front(access: Access, answer: Answer) -> AsyncIterator[Access]:
                 return own
             headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP}
             url = access.server + request.path_qs
-            async with session.request(request.method, url, data=await request.read(), headers=headers) as upstream:
+            async with session.request(request.method, url, data=await request.read() or None, headers=headers) as upstream:
                 kept = {name: value for name, value in upstream.headers.items() if name.lower() not in HOP}
                 response = web.StreamResponse(status=upstream.status, headers=kept)
                 await response.prepare(request)

@@ -115,3 +115,33 @@ async def test_all_fields_of_a_job_of_ours_are_remembered() -> None:
     _, known = remembering([])
     known.submitted(7, JobDescription(extra="one", comment="two", admin_comment='{"marker":"three"}'), once=False)
     assert (known.known("one", "extra"), known.known("two", "comment"), known.known("three", "admin_comment")) == (7, 7, 7)
+
+
+async def test_the_texts_of_all_that_are_not_over_cost_the_states_and_what_is_new() -> None:
+    answers, known = remembering(["mine", "gone"])
+    del answers.jobs[2]
+    answers.jobs[3] = "new"
+    assert await known.alive("extra") == {1: "mine", 3: "new"}
+    assert answers.asked == ["slurm/jobs/state/", "slurm/job/3"]
+
+
+async def test_after_a_loss_of_slurms_state_all_is_read_again_but_not_for_each_job_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, known = remembering(["mine"])
+    loads = 0
+
+    async def load() -> None:
+        nonlocal loads
+        loads += 1
+        known._remember(Marked(1, extra="another's"))
+        known._loaded = True
+
+    monkeypatch.setattr(known, "_load", load)
+    for _ in range(3):
+        known.distrust()
+        await known.prepare()
+    assert loads == 1
+    known._reloaded_at = float("-inf")
+    await known.prepare()
+    assert loads == 2, "what came too soon is not forgotten"
+    assert (known.known("mine", "extra"), known.known("another's", "extra")) == (None, 1)
+    assert answers.asked == []

@@ -11,10 +11,11 @@ from slinky.bridge.evictions import Evictions
 from slinky.bridge.executor import Executor
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
-from slinky.bridge.plan import Snapshot
+from slinky.bridge.plan import JobView, PodView, Snapshot
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.views import exit_codes, job_id_of
+from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
 
 __all__ = ["Acts"]
@@ -30,7 +31,10 @@ class Acts:
         self._poller = poller
         self._metrics = metrics
 
-    async def end(self, job_id: int, exit_code: int | None, why: str, now: Snapshot, known: Known) -> None:
+    async def end(self, key: WorkloadKey, job_id: int, exit_code: int | None, why: str, now: Snapshot, known: Known) -> None:
+        """Not while it is in doubt whose the job of that id is: it is looked at again then."""
+        if not await self.is_still_own(known):
+            return
         known.ending_since = known.ending_since or asyncio.get_running_loop().time()
         running = now.job is not None and now.job.state in ("running", "ending")
         components = exit_codes(now.pods, known.submission, now.outcomes) if known.submission else {}
@@ -39,8 +43,13 @@ class Acts:
         )
         known.over, known.why, known.reason = True, f"Slurm job {job_id} was ended: {why}", "SlurmJobEnded"
         self._metrics.ended(known)
-        self._poller.forget(known.job_ids)
+        self._poller.forget(known.job_ids, key)
         self._poller.look_soon()
+
+    async def is_still_own(self, known: Known) -> bool:
+        """Whether its job is still known to be its own, as Slurm was not restarted since that was seen."""
+        await self._poller.confirm()
+        return known.verified == self._poller.epoch
 
     async def release(self, pod: Pod, known: Known) -> None:
         if await self._executor.release(pod):
@@ -54,7 +63,9 @@ class Acts:
     async def check_labels(self, pods: Sequence[Pod], known: Known) -> None:
         """Pods that we bound and that have no label now: an API server that does not take labels with a Binding. From now on they go before it."""
         written = known.written
-        bare = [pod for pod in pods if pod.spec.node_name and pod.metadata.uid in written.labels and not job_id_of(pod)]
+        bare = [
+            pod for pod in pods if pod.spec.node_name and pod.metadata.uid in written.labels.keys() - written.seen and not job_id_of(pod)
+        ]
         if bare and known.job_id:
             if self._executor.labels_go_along:
                 log.warning(
@@ -62,3 +73,31 @@ class Acts:
                 )
             self._executor.labels_go_along = False
             await self._submitter.label(bare, known.job_id, known)
+
+    async def restore_labels(self, pods: Sequence[Pod], known: Known) -> None:
+        """Somebody else has changed or taken off the label of a pod: it is written again as it was. What it said meanwhile counted for nothing."""
+        for pod in pods:
+            uid = pod.metadata.uid
+            if known.written.is_changed(uid, job_id_of(pod)):
+                right = known.written.labels[uid]
+                log.warning(
+                    "pod %s: its label said Slurm job %d, which is not ours to say: it says %d again", pod.key, job_id_of(pod), right
+                )
+                await self._executor.label(pod, right)
+                known.written.label(uid, right)
+
+    async def adopt_labels(self, pods: Sequence[Pod], views: Sequence[PodView], job: JobView | None, known: Known) -> list[PodView]:
+        """Pods of a job that is known to be the workload's own: what they say is remembered. One that is on a node and says something else was changed while nobody looked: a workload has no second job while one has pods on nodes."""
+        if job is None or job.state in ("absent", "lost") or not known.submission:
+            return list(views)
+        found = []
+        for pod, view in zip(pods, views, strict=True):
+            if view.state == "bound" and view.job_id != job.job_id and view.uid not in known.written.labels:
+                log.warning("pod %s: its label says Slurm job %d, but it is of job %d: restored", pod.key, view.job_id, job.job_id)
+                await self._executor.label(pod, job.job_id)
+                known.written.label(view.uid, job.job_id)
+                view = known.written.over(view)
+            elif view.job_id == job.job_id:
+                known.written.learn(view)
+            found.append(view)
+        return found

@@ -66,6 +66,15 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 LEFT_ALONE = Verdict()
 
 
+def _never(pod: Mapping[str, Any], settings: Settings) -> list[str]:
+    """Whoever names our scheduler where it can never be: the webhook is not even asked, unless its configuration was written by somebody else."""
+    namespace = pod.get("metadata", {}).get("namespace") or ""
+    if namespace not in settings.never_managed:
+        return []
+    why = f"Slurm schedules nothing in namespace {namespace}, as Kubernetes, Slurm or the bridge itself run there"
+    return [f"spec.schedulerName is {settings.scheduler_name!r}: {why}; remove it"]
+
+
 def is_ours(pod: Mapping[str, Any], settings: Settings, *, managed: bool) -> bool:
     """`managed` tells whether its namespace is. A pod that names another scheduler, one of a DaemonSet, and a kubelet's own are left alone."""
     scheduler = pod.get("spec", {}).get("schedulerName") or DEFAULT_SCHEDULER
@@ -83,6 +92,7 @@ def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_b
     grant = grant or Policy(settings).grant(pod.get("metadata", {}).get("namespace") or "", {})
     annotations = _annotations(pod)
     problems = [
+        *_never(pod, settings),
         *([] if by_bridge else _owned_keys(pod)),
         *_not_yet(pod),
         *_problems(annotations, grant, *_own_word(pod)),

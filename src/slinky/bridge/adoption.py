@@ -1,8 +1,9 @@
 """Taking over what is there: at the start of a leader's time, once.
 
 Comes in: all of Slurm's jobs, streamed, and the pods. Goes out: for each workload the job that is its own, and the jobs of ours that nobody has a use for. What must stay true: only jobs with our marker and our cluster's name
-are looked at; the parts of a hetjob are one job, its leader's; the job that the pods' label names is the workload's own; one whose label was not written yet is adopted if it was submitted for just these pods; and one
-whose pods are gone, if others are awaited in their stead; any other that is not over is a stray, to be ended.
+are looked at; the parts of a hetjob are one job, its leader's; the job that the pods' label names is the workload's own, if it is one of those that name the workload: any other label was written by somebody else, and says nothing; one
+whose label was not written yet (or was changed) is adopted if it was submitted for just these pods, or if some of them are on nodes; and one whose pods are gone, if others are awaited in their stead; any other that is not over is a
+stray, to be ended.
 """
 
 from collections.abc import Iterable, Sequence
@@ -93,7 +94,8 @@ def whole(found: Iterable[Found]) -> list[Found]:
 def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Sequence[Found], *, awaited: bool = False) -> Inheritance:
     """`jobs` are those that name this workload; `awaited`: whoever made its pods makes others in the stead of those that are gone."""
     views = [pod_view(pod) for pod in pods]
-    labels = {pod.job_id for pod in views if needs_job(pod)} - {0}
+    ours = {job.submission.job_id for job in jobs}
+    labels = {pod.job_id for pod in views if needs_job(pod)} & ours
     past = {pod.job_id for pod in views} - labels - {0}
     waiting = [pod.metadata.uid for pod in pods if not pod.is_over and pod.metadata.deletion_timestamp is None]
     marker = marker_for(cluster, str(key), waiting)
@@ -102,7 +104,7 @@ def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Seque
         job_id = job.submission.job_id
         if job_id in labels or (not labels and not job.is_over and (job_id in past or job.marker.startswith(marker))):
             own = job
-    if own is None and awaited and not labels:
+    if own is None and not labels and (awaited or any(pod.state == "bound" for pod in views)):
         own = max((job for job in jobs if not job.is_over), key=lambda job: job.submission.job_id, default=None)
     strays = [job_id for job in jobs if job is not own for job_id in job.to_end]
     return Inheritance(own, strays)

@@ -15,6 +15,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
+from slinky.bridge.absence_alarm import AbsenceAlarm, AbsenceGauges
 from slinky.bridge.checkpoint import Checkpoints, signals_counter
 from slinky.bridge.executor import Executor
 from slinky.bridge.group_status import GroupStatus
@@ -22,6 +23,7 @@ from slinky.bridge.keeping import says_other
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_controller import NodeController
+from slinky.bridge.node_loss import NodeLoss
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
 from slinky.bridge.shadow import ReadingClient, Shadow, ShadowExecutor, ShadowTeller, shadow_cluster_name
@@ -83,6 +85,8 @@ class Bridge:
         self._credentials: Credentials = TokenFile(settings.slurm.token_file, settings.slurm.user)
         self._registry = CollectorRegistry()
         self._signals = signals_counter(self._registry)
+        self._absence = AbsenceGauges(self._registry)
+        self._alarm: AbsenceAlarm | None = None
         self._kube_metrics = KubeMetrics(self._registry)
         self._metrics = BridgeMetrics(self._registry)
         self._shadow_metrics = ShadowMetrics(self._registry)
@@ -121,7 +125,7 @@ class Bridge:
                 task.result()
             log.warning("another process leads now: this one waits")
         finally:
-            self._leadership = None
+            self._leadership = self._alarm = None
             task.cancel()
             lost.cancel()
             await asyncio.gather(task, lost, return_exceptions=True)
@@ -141,6 +145,7 @@ class Bridge:
             namespace_changed=self._namespace_changed,
         )
         await watches.fill(stack, health)
+        health.ready("absence", lambda: self._alarm.problem if self._alarm else None)
         played, nodes, pods, volumes = watches.played, watches.nodes.cache, watches.pods, watches.volumes
         cluster = settings.cluster or (await kube.get(NAMESPACES, "kube-system")).metadata.uid
         completion = await self._completion(stack)
@@ -161,6 +166,7 @@ class Bridge:
             teller = partial(ShadowTeller, shadow, slurm, settings.shadow_report_seconds, self._may_act)
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
 
+        loss = NodeLoss(nodes, pods, settings.nodes.gone_seconds) if played is None else None
         nodes.subscribe(lambda change: self._node_changed(change.old, change.new), replay=False)
 
         def binder() -> VolumeBinder | None:
@@ -187,6 +193,7 @@ class Bridge:
                 gangs=settings.gangs,
                 eviction=settings.eviction,
                 sink=settings.nodes.sink,
+                absence=settings.absence,
             )
             if settings.gangs.write_status and played is None:
                 leadership.also(GroupStatus(kube, pods, watches.groups, settings.status, self._may_act).run, "group status")
@@ -199,6 +206,9 @@ class Bridge:
                 leadership.also_endings(
                     Checkpoints(kube, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
                 )
+            if loss is not None:
+                leadership.also_node_loss(loss)
+            self._alarm = leadership.also_absence(partial(AbsenceAlarm, settings.absence), kube, events, self._lease_name, self._absence)
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)
             return leadership
@@ -206,7 +216,7 @@ class Bridge:
         return lead
 
     def _started_elector(self) -> LeaderElector:
-        lease = shadow_cluster_name(self._settings.leader.name) if self._settings.shadow else self._settings.leader.name
+        _, lease = self._lease_name
         elector = LeaderElector(
             self._access,
             lease,
@@ -220,6 +230,11 @@ class Bridge:
         self._kube_metrics.follow(lease, elector)
         elector.start()
         return elector
+
+    @property
+    def _lease_name(self) -> tuple[str, str]:
+        name = self._settings.leader.name
+        return self._settings.namespace, shadow_cluster_name(name) if self._settings.shadow else name
 
     def _started_leading(self) -> None:
         self._lost.clear()

@@ -45,13 +45,13 @@ def seconds_to_next_look(end: End | None, now: float, followed: int) -> float:
 
 
 class Endings:
-    """`pods(key)` are a workload's; `is_own(job, key)` whether a record is of its own job; `is_signalled(job_id)` whether Slurm is sending the job a signal right now, by what is polled anyway; `tell(key, job_id, ending)` takes what was found: None that it is not time."""
+    """`pods(key)` are a workload's; `is_own(job, key, names)` whether a record is of its own job, given its pods' names where these tell; `is_signalled(job_id)` whether Slurm is sending the job a signal right now, by what is polled anyway; `tell(key, job_id, ending)` takes what was found: None that it is not time."""
 
     def __init__(
         self,
         slurm: SlurmClient,
         pods: Callable[[WorkloadKey], Sequence[Pod]],
-        is_own: Callable[[Job, WorkloadKey], bool],
+        is_own: Callable[[Job, WorkloadKey, Sequence[str]], bool],
         is_signalled: Callable[[int], bool],
         tell: Callable[[WorkloadKey, int, Ending | None], None],
         checkpoints: Checkpoints | None = None,
@@ -94,9 +94,10 @@ class Endings:
         except NotFoundError:
             parts = []  # the reconciler will hear of it
         wait = seconds_to_next_look(None, 0.0, len(self._followed))
-        if parts and all(self._is_own(part, key) for part in parts):
+        pods = self._pods(key)
+        if parts and all(self._is_own(part, key, [pod.metadata.name for pod in pods] if key.job_id else ()) for part in parts):
             now = self._clock()
-            end = end_of(parts, longest_grace(self._pods(key)), now, warned=followed.warned)
+            end = end_of(parts, longest_grace(pods), now, warned=followed.warned)
             wait = seconds_to_next_look(end, now, len(self._followed))
             if self._checkpoints:
                 wait = min(wait, await self._checkpoints.seen(key, parts[0], end))

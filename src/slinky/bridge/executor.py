@@ -1,5 +1,6 @@
 """Carrying out what was planned: the thin edge towards Kubernetes and Slurm. Each act says what it is about and may be repeated; none is done by a process that does not lead."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -9,10 +10,10 @@ from slinky.bridge.adoption import Found
 from slinky.bridge.disruption import delete_past_budgets, evict_within_budgets
 from slinky.bridge.hetjobs import Hetjobs
 from slinky.bridge.keys import APART, FINALIZER, JOB_ID
-from slinky.bridge.marker import marker_for
+from slinky.bridge.marker import marker_for, read_comment
 from slinky.bridge.submission import Submission, submission_from, submission_of
 from slinky.bridge.translate import Site, components
-from slinky.bridge.whereabouts import Whereabouts, put_on_all
+from slinky.bridge.whereabouts import Whereabouts, noted, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import PODS, Client, ConflictError, InvalidError, NotFoundError, PatchKind, Pod
 from slinky.slurm import (
@@ -33,6 +34,7 @@ __all__ = ["EXPECTED", "Executor", "HetjobsRefusedError", "NotLeadingError"]
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 20
+SUBMIT_SECONDS = 60.0  # then its outcome is unknown: the job is looked for when Slurm answers, and meanwhile its pods may go
 
 
 class NotLeadingError(Exception):
@@ -81,10 +83,16 @@ class Executor:
 
     async def submit(self, workload: Workload, whereabouts: Sequence[Whereabouts] = (), site: Site | None = None) -> Submission:
         """Once: where an answer was lost, or this process is not the first, the job that carries the marker is found instead. One that is over already is followed by another. `site` is as `site_for` has it, unless something else is known."""
-        site = site or await self.site_for(workload)
+        try:
+            async with asyncio.timeout(SUBMIT_SECONDS):
+                return await self._submit(workload, whereabouts, site or await self.site_for(workload))
+        except TimeoutError:
+            raise OutcomeUnknownError(f"no answer within {SUBMIT_SECONDS:g} s", request="job/submit") from None
+
+    async def _submit(self, workload: Workload, whereabouts: Sequence[Whereabouts], site: Site) -> Submission:
         for attempt in range(MOST_ATTEMPTS):
             marker = marker_for(site.cluster, str(workload.key), workload.uids, attempt)
-            parts = put_on_all(components(workload, site, attempt), whereabouts)
+            parts = [noted(part) for part in put_on_all(components(workload, site, attempt), whereabouts)]
             self._check()
             if len(parts) == 1:
                 answer = await self._slurm.jobs.submit_external(parts[0], marker=marker, marker_in="admin_comment", once=True)
@@ -99,6 +107,9 @@ class Executor:
                         raise HetjobsRefusedError("the server has no hetjobs of external jobs", request="job/submit") from error
                     raise
             jobs = await self._parts(answer.job_id)
+            if jobs and not self._carries(jobs[0], marker):
+                await self._slurm.jobs.distrust_markers()
+                raise OutcomeUnknownError("Slurm has given the job's id to another", request=f"job/{answer.job_id}")
             if not jobs and not answer.found:
                 raise OutcomeUnknownError("Slurm took the hetjob and does not know it", request=f"job/{answer.job_id}")
             if jobs and not jobs[0].is_finished:
@@ -113,9 +124,14 @@ class Executor:
             marker = marker_for(self.site.cluster, str(workload.key), workload.uids, attempt)
             for job_id in await self._slurm.jobs.find_all(marker, marker_in="admin_comment"):
                 jobs = await self._parts(job_id)
-                if jobs and not jobs[0].is_finished:
+                if jobs and not jobs[0].is_finished and self._carries(jobs[0], marker):
                     return submission_from(jobs, self.site.cluster)
         return None
+
+    def _carries(self, job: Job, marker: str) -> bool:
+        """By its record: an id may mean another job than it did when the marker was read."""
+        said = read_comment(job.admin_comment, self.site.cluster)
+        return said is not None and said.marker == marker
 
     async def record(self, job_id: int) -> Job:
         """Its record. Raises SlurmError."""

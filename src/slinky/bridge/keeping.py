@@ -1,7 +1,7 @@
 """Jobs that wait are told where they may go now, when nodes or pods have changed: without a storm of updates.
 
-Comes in: that something changed. Goes out: updates of jobs that wait, few: each change is looked at once for all that wait, a job is updated only where its whereabouts are others than it was told, and so many a second. What must stay true: a
-job that has started is left alone (what was wrong with it is seen when its pods are to be bound); whoever waits and has no node left is given back, and waits in the bridge.
+Comes in: that something changed. Goes out: updates of jobs that wait, few: each change is looked at once for all that wait, a job is updated only where its whereabouts are others than it was told, and so many a second. What must stay true: what an
+administrator says about where a job may go (`scontrol update … ExcNodeList=`) stays, also after a restart; a job that has started is left alone (what was wrong with it is seen when its pods are to be bound); whoever waits and has no node left is given back, and waits in the bridge.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from slinky.bridge.directions import Directions
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.memory import Known
 from slinky.bridge.translate import components, members
-from slinky.bridge.whereabouts import change_between, put_on, put_on_all
+from slinky.bridge.whereabouts import change_between, change_of, put_on, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Node, WorkQueue
 from slinky.slurm import JobDescription, RefusedError
@@ -127,12 +127,9 @@ class Keeper:
         known.unknown_nodes = unknown
         told = False
         for number, (job_id, wanted) in enumerate(zip(known.job_ids, put_on_all(jobs, after), strict=False)):
-            had = (
-                put_on(jobs[number], before[number])
-                if before is not None and len(before) == len(jobs)
-                else await self._executor.record(job_id)
-            )
-            if change := change_between(had, wanted):
+            if before is not None and len(before) == len(jobs) and not change_between(put_on(jobs[number], before[number]), wanted):
+                continue  # what it was told holds
+            if change := change_of(await self._executor.record(job_id), wanted):
                 told = await self._tell(key, job_id, change, known)
         if told:
             self._told_at[key] = now

@@ -3,8 +3,10 @@
 from typing import Final
 
 __all__ = [
+    "ABSENCE_CONFIRMED",
     "APART",
     "CONDITION",
+    "CORDONED_FOR_SLURM",
     "DEVICES",
     "EXTERNAL_NODE",
     "EXTERNAL_NODE_PARTITIONS",
@@ -12,7 +14,9 @@ __all__ = [
     "GANG",
     "JOB_ID",
     "MANAGED_NODE",
+    "NODE_CONDITION",
     "OLD_SETTINGS",
+    "OVERRULED",
     "OWNED_ANNOTATIONS",
     "OWNED_LABELS",
     "POLICY",
@@ -42,12 +46,18 @@ TASK: Final = "task.slinky.slurm.net/"  # the task's environment, by the downwar
 CONDITION: Final = "slinky.slurm.net/Slurm"
 APART: Final = "scheduler.slinky.slurm.net/apart"  # a pod of a group that has no place in the group's job: scheduled by itself
 
+# What an administrator writes on the bridge's Lease: the alarm whose absent jobs are given up.
+ABSENCE_CONFIRMED: Final = "slinky.slurm.net/absence-confirmed"
+
 # Nodes.
 MANAGED_NODE: Final = "slinky.slurm.net/managed-node"  # taint, its value the scheduler's name
 SLURM_NODE_NAME: Final = "slinky.slurm.net/slurm-nodename"
 EXTERNAL_NODE: Final = "scheduler.slinky.slurm.net/external-node"
 EXTERNAL_NODE_PARTITIONS: Final = "scheduler.slinky.slurm.net/external-node-partitions"
 TOPOLOGY: Final = "topology.slinky.slurm.net/spec"
+CORDONED_FOR_SLURM: Final = "slinky.slurm.net/cordoned-for-slurm"  # annotation: the bridge cordoned it, for what Slurm says there
+OVERRULED: Final = "slinky.slurm.net/overruled"  # annotation: what the bridge did to it and somebody took back
+NODE_CONDITION: Final = "slinky.slurm.net/SlurmNode"
 
 # Keys that nobody but the bridge may set on a pod.
 OWNED_LABELS: Final = frozenset({JOB_ID})

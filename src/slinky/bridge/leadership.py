@@ -9,19 +9,23 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from slinky.bridge.absence import AbsenceSettings
+from slinky.bridge.absence_alarm import AbsenceAlarm, AbsenceGauges
 from slinky.bridge.adoption import Found, found_in, inheritance, whole
 from slinky.bridge.binding import Binder
 from slinky.bridge.checkpoint import Checkpoints
 from slinky.bridge.directions import Directions, Judgement
 from slinky.bridge.endings import Endings
 from slinky.bridge.eviction_settings import EvictionSettings
-from slinky.bridge.executor import EXPECTED, Executor
-from slinky.bridge.jobs import Jobs
+from slinky.bridge.executor import Executor
+from slinky.bridge.jobs import Jobs, is_for
 from slinky.bridge.keeping import Keeper
 from slinky.bridge.ledger import Ledger
+from slinky.bridge.marker import Marking
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.node_loss import NodeLoss
 from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Groups, Reconciler
@@ -29,14 +33,15 @@ from slinky.bridge.settings import GangSettings
 from slinky.bridge.shrinking import Shrinking
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.standing import UNSCHEDULABLE, Standing
+from slinky.bridge.strays import Strays
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.telling import Teller
-from slinky.bridge.views import job_id_of, needs_job, pod_view
+from slinky.bridge.views import job_id_of
 from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
-from slinky.kube import Backoff, Pod, WorkQueue
-from slinky.slurm import NotFoundError, SlurmClient, SlurmError
+from slinky.kube import Backoff, Client, EventRecorder, Pod
+from slinky.slurm import SlurmClient, SlurmError
 
 __all__ = ["Leadership"]
 
@@ -44,7 +49,6 @@ log = logging.getLogger(__name__)
 
 WORKERS = 32
 SUBMITTERS = 16
-STRAY_SECONDS = 15.0  # between a leader's start and the end of jobs that no pod belongs to: the pods' watch may be a little behind
 
 
 class Leadership:
@@ -68,6 +72,7 @@ class Leadership:
         gangs: GangSettings | None = None,
         eviction: EvictionSettings | None = None,
         sink: str = "",
+        absence: AbsenceSettings | None = None,
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -75,8 +80,6 @@ class Leadership:
         self._teller = teller
         self._window = window
         self._slurm_nodes = slurm_nodes
-        self._strays: WorkQueue[int] = WorkQueue(group=lambda _: 0, expected=EXPECTED)
-        self._key_of_stray: dict[int, WorkloadKey] = {}
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
         self._jobs = Jobs(slurm, self.poller, executor.site.cluster)
@@ -98,6 +101,14 @@ class Leadership:
             shrink=Shrinking(executor, slurm, sink).look,
         )
         self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
+        self._strays = Strays(
+            executor,
+            slurm,
+            membership,
+            self.reconciler.known,
+            self.reconciler.owner_of,
+            (absence or AbsenceSettings()).sweep_seconds,
+        )
         teller.standings = self._standing
         slurm_nodes.on_room = self._slurm_nodes_changed
 
@@ -137,6 +148,22 @@ class Leadership:
         self.reconciler.endings = endings.look
         self.also(endings.run, "ends of jobs")
 
+    def also_node_loss(self, loss: NodeLoss) -> None:
+        """Pods on nodes that are gone are let go."""
+        self.reconciler.is_gone = loss
+        loss.look = lambda pod: self.reconciler.queue.add(key) if (key := self._membership.key_of(pod)) else None
+        self.also(loss.run, "pods on nodes that are gone")
+
+    def also_absence(
+        self, alarm: Callable[..., AbsenceAlarm], kube: Client, events: EventRecorder | None, lease: tuple[str, str], gauges: AbsenceGauges
+    ) -> AbsenceAlarm:
+        """What is to be done where many jobs are absent at once."""
+        reconciler = self.reconciler
+        found = alarm(self._jobs, self.poller, reconciler.known, reconciler.queue.add, kube, events, lease, gauges)
+        self._strays.holds_back = found.holds_back
+        self.also(found.run, "absence")
+        return found
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -148,7 +175,7 @@ class Leadership:
             tasks.create_task(self.poller.run(), name="jobs")
             tasks.create_task(self._teller.run(), name="status")
             tasks.create_task(self.keeper.run(), name="whereabouts")
-            tasks.create_task(self._strays.serve(self._end_stray, workers=4), name="jobs without pods")
+            tasks.create_task(self._strays.run(), name="jobs without pods")
             tasks.create_task(self.reconciler.submits.serve(self.reconciler.submit, workers=SUBMITTERS), name="submits")
             tasks.create_task(self.reconciler.queue.serve(self.reconciler.reconcile, workers=WORKERS), name="workloads")
 
@@ -171,7 +198,8 @@ class Leadership:
         keys = self._membership.keys()
         by_label = {key.job_id: key for key in keys if key.job_id}
         for job in found:
-            by_key.setdefault(by_label.get(job.submission.job_id, job.key), []).append(job)
+            labelled = by_label.get(job.submission.job_id)
+            by_key.setdefault(labelled if labelled and self._is_of(job, labelled) else job.key, []).append(job)
         strays = 0
         for key, jobs in by_key.items():
             self._executor.adopting(key, self._membership.pods(key), jobs)
@@ -188,31 +216,18 @@ class Leadership:
                 self.reconciler.queue.add(key)
             for job_id in inherited.strays if pods or awaited else [job_id for job in jobs for job_id in job.to_end]:
                 strays += 1
-                self._key_of_stray[job_id] = key
-                self._strays.add_after(job_id, STRAY_SECONDS)
+                self._strays.suspect(job_id)
         log.info("leading: %d workloads, %d jobs of theirs in Slurm, %d jobs without pods", len(keys), len(found) - strays, strays)
         for key in sorted(keys, key=self._age):  # as they came: who waits for the window keeps its place
             self.reconciler.queue.add(key)
 
+    def _is_of(self, job: Found, key: WorkloadKey) -> bool:
+        said = Marking(marker=job.marker, cluster="", workload=str(job.key), count=job.count, pods=job.pods)
+        return is_for(said, job.submission.job_id, key, [pod.metadata.name for pod in self._membership.pods(key)])
+
     def _age(self, key: WorkloadKey) -> float:
         made = (pod.metadata.creation_timestamp for pod in self._membership.pods(key))
         return max((moment.timestamp() for moment in made if moment is not None), default=0.0)
-
-    async def _end_stray(self, job_id: int) -> None:
-        """A job of ours that no pod belongs to: ended, if that is still so and it is still ours."""
-        key = self._key_of_stray[job_id]
-        known = self.reconciler.known.get(key)
-        labelled = any(pod.job_id == job_id and needs_job(pod) for pod in map(pod_view, self._membership.pods(key)))
-        if not labelled and (known is None or known.job_id != job_id):
-            try:
-                job = await self._slurm.jobs.get(job_id)
-                found = found_in(job, self._executor.site.cluster)
-            except NotFoundError:
-                found = None
-            if found and found.key == key and not found.is_over:
-                log.info("job %d (%s) has no pods: it is ended", job_id, key)
-                await self._executor.end_job(job_id, None, "no pod belongs to it", running=False)
-        del self._key_of_stray[job_id]
 
     def _standing(self, key: WorkloadKey) -> list[tuple[list[Pod], Standing | int | None]]:
         known = self.reconciler.known.get(key)
@@ -229,6 +244,12 @@ class Leadership:
         return not known.job_id or bool(pod.spec.node_name) or known.written.labels.get(pod.metadata.uid, job_id_of(pod)) == known.job_id
 
     def _words(self, key: WorkloadKey, known: Known, pods: list[Pod]) -> Standing | int | None:
+        if known.lost:
+            return Standing(reason="Lost", message=f"Slurm does not know job {known.job_id} any more: pods that run go on, without Slurm")
+        if known.missing_since and known.job_id:
+            return Standing(
+                reason="Absent", message=f"Slurm does not know job {known.job_id} at the moment: nothing is done to the pod meanwhile"
+            )
         if known.obstacle:
             return Standing(reason="NodeNotFree", message=f"Slurm job {known.job_id} has started; {known.obstacle}")
         if known.waits and known.job_id:

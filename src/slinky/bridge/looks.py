@@ -3,9 +3,11 @@
 Comes in: pods as the watch shows them, what we did that it does not show yet, the time. Goes out: what the plan looks at, and the next moment at which nothing but time may change what is to be done. What must stay true: no moment that is past is waited for: what was due was just looked at.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from slinky.bridge.memory import Known
+import msgspec
+
+from slinky.bridge.memory import SETTLE_SECONDS, Known
 from slinky.bridge.plan import JobView, PodView, Snapshot
 from slinky.bridge.shrinking import SHRINK_SECONDS
 from slinky.bridge.submitting import LABEL_SECONDS
@@ -16,12 +18,16 @@ from slinky.kube import Pod
 __all__ = ["INCOMPLETE_SECONDS", "is_broken", "next_moment", "phase_of", "views_of"]
 
 INCOMPLETE_SECONDS = 30.0
-MISSING_SECONDS = 1.0  # between two questions after a job that Slurm does not know
+ABSENT_SECONDS = 30.0  # between two looks at a job that Slurm does not know, when it could be settled and is not
 OBSTACLE_SECONDS = 30.0  # between two looks at a node that has no room yet, where nothing tells
 
 
-def views_of(pods: Sequence[Pod], known: Known) -> list[PodView]:
+def views_of(pods: Sequence[Pod], known: Known, is_gone: Callable[[Pod], bool] = lambda _: False) -> list[PodView]:
+    """`is_gone`: its node is, and so it counts as over, though nobody says how it ended."""
     views = [known.written.over(pod_view(pod)) for pod in pods]
+    views = [
+        msgspec.structs.replace(view, state="over", deleting=True) if is_gone(pod) else view for pod, view in zip(pods, views, strict=True)
+    ]
     known.written.keep_only({view.uid for view in views})
     if known.refusals:
         alive = {view.uid for view in views if not view.deleting}
@@ -60,7 +66,7 @@ def next_moment(known: Known, now: float, replacement_seconds: float) -> float:
         known.parked_until,
         *(known.incomplete_since + each for each in (INCOMPLETE_SECONDS, replacement_seconds) if known.incomplete_since),
         known.vacant_since + replacement_seconds if known.vacant_since and known.job_id else 0.0,
-        now + MISSING_SECONDS if known.missing_since and not known.lost else 0.0,
+        _settled_at(known, now) if known.missing_since and not known.lost else 0.0,
         now + OBSTACLE_SECONDS if known.obstacle else 0.0,
         known.submitted_at + LABEL_SECONDS if known.unwritten else 0.0,
         next_look(known),
@@ -68,3 +74,8 @@ def next_moment(known: Known, now: float, replacement_seconds: float) -> float:
         *(refusal.again for refusal in known.refusals.values()),
     )
     return min((moment for moment in moments if moment > now), default=0.0)
+
+
+def _settled_at(known: Known, now: float) -> float:
+    due = known.missing_since + SETTLE_SECONDS
+    return due if due > now else now + ABSENT_SECONDS

@@ -1,20 +1,22 @@
 """What the bridge writes into a job's `admin_comment`, by which it knows its own jobs again: after a restart, after a lost answer, among everyone else's.
 
 A marker (one word: the cluster's ID, the workload's UID and a hash of its pods' UIDs) for the bridge; `"pods": ["ns/name", …]` for people and for the
-tools of the original, cut where it grows too long. All components of a hetjob have the marker of the whole, and each the ranks of its own pods. What must stay true: a job without our marker and our cluster is never touched; the same pods give the same marker.
+tools of the original, cut where it grows too long; and where we told the job that it may go (`told`), so that what an administrator says about that can be told from it. All components of a hetjob have the marker of the whole, and each the ranks of its own pods. What must stay true: a job without our marker and our cluster is never touched; the same pods give the same marker.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
-__all__ = ["Marking", "comment_for", "marker_for", "read_comment"]
+__all__ = ["Marking", "Told", "comment_for", "marker_for", "read_comment", "told_of", "with_told"]
 
 VERSION = 1
 MOST_BYTES = 16 * 1024
 MOST_RANKS = 100_000
+MOST_TOLD = 8 * 1024
 
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +31,13 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[str, ...] = ()
 
 
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job was told by us about where it may go: a constraint, and nodes to be left out, as a hostlist."""
+
+    constraint: str = ""
+    excluded: str = ""
+
+
 class _Comment(msgspec.Struct):
     slinky: int = 0
     marker: str = ""
@@ -38,6 +47,7 @@ class _Comment(msgspec.Struct):
     ranks: str = ""
     where: str = ""
     pods: list[str] = []
+    told: Told = Told()
 
 
 def marker_for(cluster: str, workload: str, uids: Iterable[str], attempt: int = 0) -> str:
@@ -93,6 +103,26 @@ def read_comment(text: str, cluster: str) -> Marking | None:
         where=comment.where,
         pods=tuple(comment.pods),
     )
+
+
+def with_told(comment: str, told: Told) -> str:
+    """The same comment, saying this; what is none of ours, or would grow too long, stays as it is."""
+    try:
+        said = msgspec.json.decode(comment, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return comment
+    said.pop("told", None)
+    if told != Told():
+        said["told"] = msgspec.to_builtins(told)
+    written = json.dumps(said, separators=(",", ":"))
+    return written if len(written) < MOST_BYTES + MOST_TOLD else comment
+
+
+def told_of(comment: str) -> Told:
+    try:
+        return msgspec.json.decode(comment, type=_Comment).told
+    except msgspec.DecodeError:
+        return Told()
 
 
 def _ranges(ranks: Sequence[int]) -> str:

@@ -6,24 +6,27 @@ belongs to one workload for its whole life, from the moment that its Job and its
 - Its Job is not known yet: it is part of no workload until it is.
 - Its group, JobSet or LeaderWorkerSet is not known yet: it waits in the group's workload, which cannot be submitted. When the group comes, a gang keeps it there; in a group that is no gang it becomes a workload of its own.
 - It has a Slurm job already when it is first seen (the bridge started anew), and its Job or group is gone: nobody can say any more whether it was part of a gang, but the pods of one
-  Slurm job are one workload, so it goes with those.
+  Slurm job are one workload, so it goes with those. So does one that names nobody any more (`kubectl delete job --cascade=orphan`), but was bound as one of several.
 
 - It was set apart (annotation `APART`, before it had a Slurm job): it is a workload of its own from then on.
 
 This needs Jobs and groups to be there before the pods that name them: whoever starts the caches waits for Jobs and groups before it follows pods.
 """
 
+import logging
 from collections.abc import Callable
 
 import msgspec
 
 from slinky.bridge.jobsets import job_is_over
-from slinky.bridge.keys import APART
+from slinky.bridge.keys import APART, TASK
 from slinky.bridge.views import job_id_of
 from slinky.bridge.workload import PART, PodGroup, WorkloadKey, asks_for_gang, group_of, key_of, key_of_job, of_jobset
 from slinky.kube import Cache, Change, Job, Key, Pod
 
 __all__ = ["Membership"]
+
+log = logging.getLogger(__name__)
 
 
 class _Member(msgspec.Struct, frozen=True):
@@ -35,7 +38,7 @@ class _Member(msgspec.Struct, frozen=True):
 
 
 class Membership:
-    """`groups` tells what is known of the group that a pod names, `parts` which part of a set it is of; `group_changed` is to be called when that changes."""
+    """`groups` tells what is known of the group that a pod names, `parts` which part of a set it is of; `group_changed` is to be called when that changes. Pods of the namespaces `never` are part of none."""
 
     def __init__(
         self,
@@ -44,12 +47,14 @@ class Membership:
         touched: Callable[[WorkloadKey], None],
         groups: Callable[[WorkloadKey], PodGroup | None] = lambda _: None,
         parts: Callable[[WorkloadKey, Pod], str] = lambda *_: "",
+        never: frozenset[str] = frozenset(),
     ) -> None:
         self._pods = pods
         self._jobs = jobs
         self._touched = touched
         self._groups = groups
         self._parts = parts
+        self._never = never
         self._of_pod: dict[Key, _Member] = {}
         self._pods_of: dict[WorkloadKey, set[Key]] = {}
         pods.add_index("job", lambda pod: [owner.uid] if (owner := pod.metadata.controller) and owner.kind == "Job" else [])
@@ -91,6 +96,8 @@ class Membership:
             self._keep(pod)
 
     def _pod_changed(self, change: Change[Pod]) -> None:
+        if change.old is None and change.key.namespace in self._never:
+            log.warning("pod %s names our scheduler in a namespace that can never be managed: it is left alone", change.key)
         if change.new is None:
             self._drop(change.key)
         elif change.old is not None and change.key in self._of_pod and not _matters(change.old, change.new):
@@ -131,6 +138,8 @@ class Membership:
         return [part] if part else []
 
     def _keep(self, pod: Pod) -> None:
+        if pod.metadata.namespace in self._never:
+            return
         before = self._of_pod.get(pod.key)
         if before is not None and before.uid != pod.metadata.uid:
             self._drop(pod.key)
@@ -158,7 +167,7 @@ class Membership:
         if job_id := job_id_of(pod):
             if before is not None:
                 return _Member(uid, before.workload, True)
-            if group is None if named else orphan:
+            if group is None if named else orphan or _left_behind(pod):
                 return _Member(uid, key_of_job(pod, job_id), True)
         if orphan and before is None and pod.metadata.deletion_timestamp is None:
             return None
@@ -175,6 +184,12 @@ class Membership:
         if not members:
             del self._pods_of[found.workload]
         self._touched(found.workload)
+
+
+def _left_behind(pod: Pod) -> bool:
+    """It has no owner, and was bound as one of several."""
+    tasks = pod.metadata.annotations.get(TASK + "ntasks", "")
+    return pod.metadata.controller is None and bool(pod.spec.node_name) and tasks.isdecimal() and tasks != "1"
 
 
 def _progress(job: Job) -> tuple[int, bool, bool, bool]:

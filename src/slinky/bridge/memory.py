@@ -1,6 +1,7 @@
 """What the leading process remembers of a workload beyond its pods and its job: shortcuts only. Its loss (a restart) costs a few questions and changes nothing else."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -12,13 +13,16 @@ from slinky.bridge.submission import Submission
 from slinky.bridge.whereabouts import Whereabouts
 from slinky.bridge.workload import Workload
 
-__all__ = ["Known", "Refusal", "Written"]
+__all__ = ["SETTLE_SECONDS", "Known", "Refusal", "Written"]
+
+SETTLE_SECONDS = 10.0  # how long a job must be unknown to an answering Slurm before it is settled what became of it
 
 
 class Written(msgspec.Struct, gc=False):
-    """What we wrote on pods and the watch has not shown yet, by UID: so that nothing is written twice. What the watch shows takes over."""
+    """What we wrote on pods, or know to be ours, by UID. What the watch does not show yet is not written twice; what it showed and shows otherwise now was written by somebody else, and does not count."""
 
     labels: dict[str, int] = {}
+    seen: set[str] = set()  # of those, the watch has shown it
     ranks: dict[str, int] = {}  # of pods that were bound
     released: set[str] = set()
     apart: set[str] = set()
@@ -28,13 +32,12 @@ class Written(msgspec.Struct, gc=False):
         uid = pod.uid
         if uid in self.labels:
             if self.labels[uid] == pod.job_id:
-                del self.labels[uid]
+                self.seen.add(uid)
             else:
                 pod = msgspec.structs.replace(pod, job_id=self.labels[uid])
-        if uid in self.ranks and pod.state == "waiting":
-            pod = msgspec.structs.replace(pod, state="bound", rank=self.ranks[uid])
-        else:
-            self.ranks.pop(uid, None)
+        if uid in self.ranks:
+            state: Any = "bound" if pod.state == "waiting" else pod.state
+            pod = msgspec.structs.replace(pod, state=state, rank=self.ranks[uid])
         if uid in self.released:
             if pod.finalizer:
                 pod = msgspec.structs.replace(pod, finalizer=False)
@@ -42,9 +45,27 @@ class Written(msgspec.Struct, gc=False):
                 self.released.discard(uid)
         return pod
 
+    def label(self, uid: str, job_id: int) -> None:
+        """It was written just now."""
+        self.labels[uid] = job_id
+        self.seen.discard(uid)
+
+    def learn(self, pod: PodView) -> None:
+        """The pod is known to be its job's: what it says from now on, we say."""
+        if pod.uid not in self.labels:
+            self.labels[pod.uid] = pod.job_id
+            self.seen.add(pod.uid)
+        if pod.state == "bound" and pod.rank >= 0:
+            self.ranks.setdefault(pod.uid, pod.rank)
+
+    def is_changed(self, uid: str, job_id: int) -> bool:
+        """Whether somebody else has changed its label to this."""
+        return uid in self.seen and self.labels.get(uid, job_id) != job_id
+
     def keep_only(self, uids: set[str]) -> None:
         for uid in (self.labels.keys() | self.ranks.keys() | self.released | self.apart) - uids:
             self.labels.pop(uid, None)
+            self.seen.discard(uid)
             self.ranks.pop(uid, None)
             self.released.discard(uid)
             self.apart.discard(uid)
@@ -60,11 +81,12 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
 
 
 class Known(msgspec.Struct, gc=False):
-    """`verified` is the poller's epoch in which the job was last known to be this workload's own; `over` that it was seen to be over, by its own record. Times are the loop's."""
+    """`verified` is the poller's epoch in which the job was last known to be this workload's own (or lost); `over` that it was seen to be over, by its own record. Times are the loop's."""
 
     job_id: int = 0
     submission: Submission | None = None
     slots: list[Slot] = []
+    components: dict[str, int] = {}  # of a hetjob, the one that each pod was submitted for
     verified: int = -1
     over: bool = False
     why: str = ""  # it is over
@@ -78,6 +100,8 @@ class Known(msgspec.Struct, gc=False):
     parkings: int = 0  # in a row
     too_large: bool = False  # parked because no node could hold it, not for what Slurm said
     missing_since: float = 0.0
+    given_up: bool = False  # an administrator has confirmed that it will not come back
+    holds: bool = False  # some of its pods are on nodes, or were and have not been let go
     incomplete_since: float = 0.0
     vacant_since: float = 0.0  # its job has no pods (left), and others are awaited
     lineage: str = ""  # the UID of the object that its job's pods were made by
@@ -122,6 +146,7 @@ class Known(msgspec.Struct, gc=False):
         """This is its job from now on."""
         self.job_id, self.submission, self.verified, self.unsettled = submission.job_id, submission, epoch, None
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
+        self.given_up, self.components = False, {}
         self.parked, self.parked_for, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", None, 0.0, 0.0, 0.0, ""
         self.parkings, self.ending_since, self.rejected, self.rest, self.waits = 0, 0.0, "", (), ""
         self.vacant_since, self.lineage, self.outcomes, self.end, self.refusals = 0.0, "", {}, None, {}
@@ -131,15 +156,17 @@ class Known(msgspec.Struct, gc=False):
     def is_for(self, uids: Iterable[str]) -> None:
         """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""
         self.unwritten = set(uids)
-        self.written.labels |= dict.fromkeys(self.unwritten, self.job_id)
+        for uid in self.unwritten:
+            self.written.label(uid, self.job_id)
 
     def drop_job(self) -> None:
         self.job_id, self.submission, self.slots = 0, None, []
-        self.over = self.lost = False
+        self.over = self.lost = self.given_up = False
         self.missing_since = self.incomplete_since = self.started_at = 0.0
         self.obstacle, self.rejected, self.unplaceable, self.obstacle_since, self.rest, self.waits = "", "", "", 0.0, (), ""
         self.vacant_since, self.lineage, self.outcomes, self.end, self.refusals = 0.0, "", {}, None, {}
         self.vacated_at, self.shrunk_to, self.given_back = 0.0, 0, 0
         for uid in self.unwritten:
             self.written.labels.pop(uid, None)
+            self.written.seen.discard(uid)
         self.unwritten = set()

@@ -18,7 +18,7 @@ from slinky.slurm import Attempt
 
 __all__ = ["PHASES", "BridgeMetrics"]
 
-PHASES = ("gathering", "gated", "window", "parked", "pending", "starting", "running", "ending", "over", "lost")
+PHASES = ("gathering", "gated", "window", "parked", "pending", "starting", "running", "ending", "over", "absent", "lost")
 CALL_SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 STAGE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 

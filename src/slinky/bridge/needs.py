@@ -14,7 +14,7 @@ import msgspec
 from slinky.bridge.quantities import quantity
 from slinky.kube.objects import Container, ContainerStatus, Pod, ResourceNeeds
 
-__all__ = ["Needs", "counted_of", "needs_of", "unmapped"]
+__all__ = ["Needs", "counted_of", "needs_of"]
 
 NOTHING = Fraction(0)
 POD_LEVEL = ("cpu", "memory", "hugepages-")
@@ -78,11 +78,6 @@ def counted_of(pod: Pod) -> Needs:
             there = granted_to_pod.get(name, NOTHING)
             total[name] = (there if refused else max(there, asked)) + overhead.get(name, NOTHING)
     return Needs({name: amount for name, amount in total.items() if amount > 0})
-
-
-def unmapped(pod: Pod, mapped: Iterable[str]) -> set[str]:
-    """The extended resources that it asks for and that no GRES stands for: Slurm does not count them, so Kubernetes' count alone decides where it may go."""
-    return {name for name in needs_of(pod).amounts if "/" in name} - set(mapped)
 
 
 def _needs(pod: Pod, of: Callable[[Container], Amounts]) -> Needs:

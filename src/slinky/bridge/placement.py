@@ -13,7 +13,7 @@ import msgspec
 from slinky.bridge.task import PerTask
 from slinky.slurm import Allocation, Gres, NodeAllocation
 
-__all__ = ["Placement", "PlacementError", "Slot", "assign", "hetjob_slots", "place", "slots_of"]
+__all__ = ["Placement", "PlacementError", "Slot", "assign", "hetjob_slots", "slots_of"]
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,11 +99,6 @@ def assign(
         rest.setdefault(slot.component, deque()).append(slot)
     placed += [Placement(uid=uid, slot=left.popleft()) for uid in later if (left := rest.get(own.get(uid, 0)))]
     return placed
-
-
-def place(uids: Sequence[str], task: PerTask, allocation: Allocation) -> list[Placement]:
-    """All pods of a job that starts. Raises PlacementError."""
-    return assign(slots_of(len(uids), task, allocation), {}, uids)
 
 
 def _rooms(tasks: int, task: PerTask, nodes: Sequence[NodeAllocation]) -> list[int]:

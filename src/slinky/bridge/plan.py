@@ -8,7 +8,7 @@ What must stay true, whatever happened before:
 - No second job is submitted while one may exist.
 - A job of ours ends when none of its pods is left to run and none will come in their stead; a pod keeps its finalizer until its containers are gone, and the last one until its job has ended, unless others are awaited: many of those who
   make pods make the next only when the last is gone.
-- A pod is evicted only when its own job is known to be over or ending; one that has not begun, only where somebody cancelled the job, or others of its gang had begun.
+- A pod is evicted only when its own job is known to be over or ending; one that has not begun, only where somebody cancelled the job, or others of its gang had begun. On a job that Slurm does not know nothing is done until it is settled what became of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,14 +54,14 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """`ending`: its resources will be taken, and it is time for its pods to go. `over`: it has ended; `lost`: Slurm does not know it and it was settled that it will not come back.
+    """`ending`: its resources will be taken, and it is time for its pods to go. `over`: it has ended; `absent`: Slurm does not know it, and it is not settled what that means; `lost`: it was settled that it will not come back.
 
     `tasks` is how many pods it has room for. `reason` and `why` say of one that is ending or over what ended it, in a word and in words; `until` how long its pods' going can wait (0: no longer).
     `suspended`: somebody holds it up in Slurm, and its CPUs may be others' meanwhile: its pods are left as they are, and none is bound.
     """
 
     job_id: int
-    state: Literal["pending", "running", "ending", "over", "lost"]
+    state: Literal["pending", "running", "ending", "over", "absent", "lost"]
     why: str = ""
     tasks: int = 1
     reason: str = ""
@@ -156,6 +156,8 @@ def plan(now: Snapshot) -> list[Action]:
     job = now.job
     if job is None:
         return [*_releases(now, job_over=True), *_submission(now)]
+    if job.state == "absent":
+        return []
     if job.state == "lost":
         return [*_releases(now, job_over=True), *_back_to_the_start(now, job)]
     if job.state in ("ending", "over"):

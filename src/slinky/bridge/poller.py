@@ -2,21 +2,27 @@
 
 Comes in: the ids of the jobs that are ours and not over. Goes out: their states, and a call for each that changed. No other code asks Slurm for lists. What must stay true: a tick costs Slurm no more than a
 small share of its time, however many jobs there are: only our own are asked for, those that run more rarely than those that wait, and the pause is at least several times what the last answer took; while one of ours
-waits it is short, so that a start is seen at once; what was submitted or ended by us is looked for at once; an outage is waited out, and afterwards `epoch` is another, as job ids may mean other jobs then.
+waits it is short, so that a start is seen at once; what was submitted or ended by us is looked for at once; an outage is waited out, and afterwards, or when jobs went where none can go, `epoch` is another, as job ids may mean
+other jobs then: of two that have had one id, the last is followed.
 """
 
 import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 
+from slinky.bridge.workload import WorkloadKey
 from slinky.slurm import JobStatus, SlurmClient, SlurmError
 
 __all__ = ["JobPoller", "PollTimes", "next_pause"]
 
 log = logging.getLogger(__name__)
+
+
+START_SECONDS = 1.0  # how long it is good enough to know that slurmctld was not restarted
 
 
 class PollTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,32 +42,43 @@ def next_pause(times: PollTimes, last: float, took: float, *, changed: bool, wai
 
 
 class JobPoller:
-    """`states` is what is known; `told(job_id)` is called for each job whose state is new, or that Slurm no longer names."""
+    """`states` is what is known; `gone` are those that Slurm does not name any more, or never did, though it answers; `told(job_id)` is called for each job whose state is new, or that Slurm no longer names."""
 
     def __init__(self, slurm: SlurmClient, told: Callable[[int], None], times: PollTimes | None = None) -> None:
         self._slurm = slurm
         self._told = told
         self._times = times or PollTimes()
-        self._open: set[int] = set()
+        self._open: dict[int, WorkloadKey | None] = {}  # and for whom
         self._unseen: set[int] = set()  # of those, what no look has answered for yet
         self._wake = asyncio.Event()
         self._all_at = float("-inf")
         self.states: dict[int, JobStatus] = {}
+        self.gone: set[int] = set()
         self.epoch = 0
+        self._start: int | None = None  # since when slurmctld counts
+        self._start_at = float("-inf")  # when that was last asked
+        self._start_lock = asyncio.Lock()
         self.outage = ""
 
-    def follow(self, job_id: int) -> None:
-        """Look at this job from now on, and soon."""
-        if job_id not in self._open:
-            self._open.add(job_id)
+    def follow(self, job_id: int, owner: WorkloadKey | None = None) -> None:
+        """Look at this job from now on, and soon. Where somebody else had a job of that id, this is another."""
+        if job_id not in self._open or self._open[job_id] != owner:
+            self._drop(job_id)
+            self._open[job_id] = owner
             self._unseen.add(job_id)
             self._wake.set()
 
-    def forget(self, job_ids: Iterable[int]) -> None:
+    def forget(self, job_ids: Iterable[int], owner: WorkloadKey | None = None) -> None:
+        """Those of this owner; of anybody where none is named."""
         for job_id in job_ids:
-            self._open.discard(job_id)
-            self._unseen.discard(job_id)
-            self.states.pop(job_id, None)
+            if owner is None or self._open.get(job_id) == owner:
+                self._drop(job_id)
+
+    def _drop(self, job_id: int) -> None:
+        self._open.pop(job_id, None)
+        self._unseen.discard(job_id)
+        self.gone.discard(job_id)
+        self.states.pop(job_id, None)
 
     def has_yet_to_see(self, job_id: int) -> bool:
         """No look has answered for it so far: the next one tells of it, be it there or not."""
@@ -71,6 +88,27 @@ class JobPoller:
         """Slurm is sending it a signal right now, whatever for."""
         status = self.states.get(job_id)
         return status is not None and status.is_signaling
+
+    async def confirm(self) -> None:
+        """Before anything is done that cannot be undone on the word of a state: that slurmctld is still the one that gave it. One question a second at most, for all who ask; a restart takes longer than that."""
+        async with self._start_lock:
+            now = asyncio.get_running_loop().time()
+            if now - self._start_at < START_SECONDS:
+                return
+            found = (await self._slurm.diag()).req_time_start
+            before, self._start, self._start_at = self._start, found if isinstance(found, int) else None, now
+            if before is not None and before != self._start:
+                await self._slurm.jobs.distrust_markers()
+                self.distrust()
+
+    def distrust(self) -> None:
+        """There are signs that Slurm has lost its state: any id may mean another job now."""
+        log.warning("Slurm was restarted, or has lost jobs: every job is looked at again")
+        self.epoch += 1
+
+    def owners_gone(self) -> set[WorkloadKey]:
+        """Whose jobs Slurm does not name, though it answers."""
+        return {owner for job_id in self.gone if (owner := self._open[job_id]) is not None}
 
     def look_soon(self) -> None:
         """Something was done that may let a job start or end."""
@@ -84,6 +122,8 @@ class JobPoller:
         """For ever."""
         pause = self._times.fastest
         loop = asyncio.get_running_loop()
+        with suppress(SlurmError):  # else the first look will tell
+            await self.confirm()
         while True:
             began = loop.time()
             try:
@@ -102,21 +142,28 @@ class JobPoller:
             return False
         found = {status.job_id: status for status in await self._slurm.jobs.states(asked)}
         if self.outage:
+            await self.confirm()
             log.info("Slurm answers again")
             self.outage = ""
             self.epoch += 1
-        changed = False
-        for job_id in asked & self._open:
+        changed = backwards = False
+        for job_id in asked & self._open.keys():
             before, now = self.states.get(job_id), found.get(job_id)
+            backwards = backwards or _went_backwards(before, now)
             if now is None:
                 gone = self.states.pop(job_id, None) is not None or job_id in self._unseen
+                self.gone.add(job_id)
             else:
                 self.states[job_id] = now
+                self.gone.discard(job_id)
                 gone = False
             self._unseen.discard(job_id)
             if gone or (now is not None and (before is None or before.states != now.states)):
                 changed = True
                 self._told(job_id)
+        if backwards:
+            await self._slurm.jobs.distrust_markers()
+            self.distrust()
         return changed
 
     def _due(self) -> set[int]:
@@ -150,3 +197,10 @@ class JobPoller:
         except TimeoutError:
             pass
         self._wake.clear()
+
+
+def _went_backwards(before: JobStatus | None, now: JobStatus | None) -> bool:
+    """What has begun neither vanishes before it is over, as Slurm keeps a job for a while after that, nor waits again; whoever sees that has looked at another state."""
+    if before is None or before.is_finished:
+        return False
+    return now is None or (before.is_running and now.is_pending)

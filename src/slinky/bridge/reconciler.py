@@ -91,6 +91,7 @@ class Reconciler:
         self.known: dict[WorkloadKey, Known] = {}
         self._workload_of_job: dict[int, WorkloadKey] = {}
         self._shrink = shrink or _never
+        self.is_gone: Callable[[Pod], bool] = lambda _: False  # a pod's node is, and so the pod counts as over
         self.endings: Callable[[WorkloadKey, Workload | None, int], None] = lambda *_: None  # told of each look, with the job that runs
 
     # What happens elsewhere
@@ -123,8 +124,15 @@ class Reconciler:
         self._add(self._window.next())
 
     def own_job(self, job_id: int, key: WorkloadKey) -> None:
+        before = self._workload_of_job.get(job_id)
+        if before is not None and before != key:  # Slurm gives ids out again: it has lost its state
+            self._poller.distrust()
+            self.queue.add(before)
         self._workload_of_job[job_id] = key
-        self._poller.follow(job_id)
+        self._poller.follow(job_id, key)
+
+    def owner_of(self, job_id: int) -> WorkloadKey | None:
+        return self._workload_of_job.get(job_id)
 
     def _hurry(self, key: WorkloadKey) -> None:
         self.queue.add(key, priority=STARTED)
@@ -149,9 +157,12 @@ class Reconciler:
             return  # it is looked at again when that is done
         pods = self._pods(key)
         await self._acts.check_labels(pods, known)
-        views = views_of(pods, known)
+        await self._acts.restore_labels(pods, known)
+        views = views_of(pods, known, self.is_gone)
+        known.holds = any(view.state == "bound" or (view.state == "over" and view.finalizer) for view in views)
         workload = self._workload(key, pods, known)
-        job = await self._job(key, views, known)
+        job = await self._job(key, pods, views, known)
+        views = await self._acts.adopt_labels(pods, views, job, known)
         if not pods and not known.unsettled and (job is None or job.state in ("over", "lost")):
             await self.binder.give_back(key)
             self._forget(key, known)
@@ -181,10 +192,10 @@ class Reconciler:
         self._look_again(key, known)
 
     def _components(self, workload: Workload | None, job: JobView | None, known: Known) -> Mapping[str, int]:
-        """Of a hetjob that runs, the one that each pod is for."""
-        if workload is None or job is None or job.state != "running" or known.submission is None:
+        """Of a hetjob that runs, the one that each pod is for; as it was when it was submitted, where what the pods are of is gone."""
+        if job is None or job.state != "running" or known.submission is None:
             return {}
-        return components_for(workload, self._executor.site, known.submission)
+        return components_for(workload, self._executor.site, known.submission) if workload is not None else known.components
 
     async def submit(self, key: WorkloadKey) -> None:
         """Of the submit workers: the workload as it is now, if it is still to be submitted."""
@@ -196,7 +207,7 @@ class Reconciler:
             return
         pods = self._pods(key)
         workload = self._workload(key, pods, known)
-        now = self._snapshot(key, pods, views_of(pods, known), workload, None, known)
+        now = self._snapshot(key, pods, views_of(pods, known, self.is_gone), workload, None, known)
         if workload is None or not any(isinstance(action, Submit) for action in plan(now)):
             self.queue.add(key)
             return
@@ -204,6 +215,8 @@ class Reconciler:
         try:
             if await self._submitter.submit(workload, known):
                 self.own_job(known.job_id, key)
+                if known.submission and known.submission.components:
+                    known.components = dict(components_for(workload, self._executor.site, known.submission))
             else:
                 self._add(self._window.leave(key))
         finally:
@@ -235,7 +248,7 @@ class Reconciler:
                 case EndJob(job_id, exit_code, why):
                     await all_of(acts)
                     acts = []
-                    await self._acts.end(job_id, exit_code, why, now, known)
+                    await self._acts.end(key, job_id, exit_code, why, now, known)
                     self.queue.add(key)
                 case Label(uid, job_id):
                     acts.append(self._submitter.label([pods[uid]], job_id, known))
@@ -250,8 +263,10 @@ class Reconciler:
                     bindings.append(placement)
         await all_of(acts)
         if given_back:
-            self._drop_job(known)
-        if bindings:
+            self._drop_job(key, known)
+        if bindings and not await self._acts.is_still_own(known):
+            self._hurry(key)
+        elif bindings:
             refused = await self.binder.bind(key, bindings, pods, known)
             began = any(pod.state == "bound" for pod in now.pods)
             if refused and not began and await self._submitter.reject(key, known, refused, list(pods.values())):
@@ -274,23 +289,25 @@ class Reconciler:
             known.parked, known.parked_for, known.parked_until = "", None, 0.0  # it says something else now
         return workload
 
-    async def _job(self, key: WorkloadKey, pods: Sequence[PodView], known: Known) -> JobView | None:
+    async def _job(self, key: WorkloadKey, pods: Sequence[Pod], views: Sequence[PodView], known: Known) -> JobView | None:
         """The workload's job: the one this process submitted or adopted, else the one that its pods' labels name."""
-        labels = {pod.job_id for pod in pods if needs_job(pod)} - {0}
+        labels = {view.job_id for view in views if needs_job(view)} - {0}
         if not known.job_id and labels:
             known.job_id = max(labels)
-            self.own_job(known.job_id, key)
-        view = await self._jobs.view(key, known)
+            if known.job_id not in self._workload_of_job:  # else it is another's by now, as its record will say
+                self.own_job(known.job_id, key)
+        view = await self._jobs.view(key, known, [pod.metadata.name for pod in pods] if key.job_id else ())
         if view is None:
             return None
-        if known.submission and known.submission.components and view.state not in ("over", "lost"):
+        if known.submission and view.state not in ("over", "absent", "lost"):
             for job_id in known.job_ids:
-                self.own_job(job_id, key)
+                if self._workload_of_job.get(job_id) != key:
+                    self.own_job(job_id, key)
         if known.rest:
             await self._executor.end_rest(known.rest, view.why)
             known.rest = ()
         if view.state in ("over", "lost") and view.job_id not in labels and pods:
-            self._drop_job(known)  # nobody is left of those it was for: what waits now is for another job
+            self._drop_job(key, known)  # nobody is left of those it was for: what waits now is for another job
             return None
         if view.state == "running" and not known.started_at:
             known.started_at = asyncio.get_running_loop().time()
@@ -344,17 +361,18 @@ class Reconciler:
         if moment := next_moment(known, now, self.succession.seconds):
             self.queue.add_after(key, moment - now + 0.05)
 
-    def _drop_job(self, known: Known) -> None:
-        self._poller.forget(known.job_ids)
+    def _drop_job(self, key: WorkloadKey, known: Known) -> None:
+        self._poller.forget(known.job_ids, key)
         for job_id in known.job_ids:
-            self._workload_of_job.pop(job_id, None)
+            if self._workload_of_job.get(job_id) == key:
+                del self._workload_of_job[job_id]
         known.drop_job()
 
     def _forget(self, key: WorkloadKey, known: Known) -> None:
-        self._drop_job(known)
+        self._drop_job(key, known)
         self._metrics.forget(known)
         self.known.pop(key, None)
-        self._teller.forget(key)
+        self._teller.forget_all(key)
         self.binder.forget(key)
         self.endings(key, None, 0)
         self._add(self._window.leave(key))

@@ -8,11 +8,11 @@ number of pods, extended resources that no GRES stands for) everything is, while
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from slinky.bridge.needs import Needs, needs_of
+from slinky.bridge.needs import Needs
 from slinky.bridge.quantities import quantity
-from slinky.kube import Node, Pod
+from slinky.kube import Node
 
-__all__ = ["ONE_POD", "counted_by_slurm", "resource_refusal", "room_refusal", "written"]
+__all__ = ["ONE_POD", "counted_by_slurm", "room_refusal", "written"]
 
 NOTHING = Fraction(0)
 ONE_POD = {"pods": Fraction(1)}
@@ -23,20 +23,10 @@ def counted_by_slurm(mapped: Iterable[str]) -> frozenset[str]:
     return frozenset({"cpu", "memory", *mapped})
 
 
-def resource_refusal(
-    pod: Pod,
-    node: Node,
-    used: Mapping[str, Fraction],
-    foreign: Mapping[str, Fraction] | None = None,
-    counted: frozenset[str] = counted_by_slurm(()),
-) -> str:
-    """`used` is what all pods on the node take, `pods` among it; `foreign` what those take that Slurm knows nothing of; `counted` what Slurm counts."""
-    return room_refusal(needs_of(pod), node, used, foreign or {}, counted)
-
-
 def room_refusal(
     needs: Needs, node: Node, used: Mapping[str, Fraction], foreign: Mapping[str, Fraction], counted: frozenset[str] = frozenset()
 ) -> str:
+    """`used` is what all pods on the node take, `pods` among it; `foreign` what those take that Slurm knows nothing of; `counted` what Slurm counts."""
     for name, amount in (needs.amounts | ONE_POD).items():
         text = node.status.allocatable.get(name)
         has = quantity(text) if text is not None else NOTHING

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from slinky.bridge.absence import AbsenceSettings
 from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.policy_settings import PolicySettings, PriorityClass
 from slinky.bridge.sections import Help, Section
@@ -86,6 +87,12 @@ class SlurmSettings(_Section, frozen=True):
     completion_command: Annotated[
         list[str], Help("Command that runs Python where libslurm is, if not here: the words before the script's name.")
     ] = []
+    namespaces: Annotated[
+        list[str],
+        Help(
+            "Kubernetes namespaces that Slurm itself runs in, where it does: never managed, as Slurm cannot schedule what it needs to run. Nor are kube-system and the bridge's own."
+        ),
+    ] = msgspec.field(default_factory=lambda: ["slurm"])
     fastest_poll: Annotated[float, Help("Seconds between two looks at the jobs' states while something changes.")] = 0.03
     slowest_poll: Annotated[float, Help("The same while nothing does.")] = 1.0
 
@@ -114,6 +121,12 @@ class NodeSettings(_Section, frozen=True):
             "`HOST:PORT` where `slinky sink` listens: nodes are registered with it as their address. GraceTime, suspend and gangs that give nodes back need one; without it the bridge does nothing that makes slurmctld speak to a node."
         ),
     ] = ""
+    gone_seconds: Annotated[
+        float,
+        Help(
+            "Pods that are being deleted on a node which has not been Ready for this long are let go, and their share of the job with them; so are all pods of a node that has been deleted for this long."
+        ),
+    ] = 300.0
     settle_seconds: Annotated[
         float,
         Help(
@@ -224,6 +237,7 @@ class Settings(_Section, frozen=True):
     priority_classes: Annotated[tuple[PriorityClass, ...], Help("What PriorityClasses mean to Slurm.")] = ()
     slurm: Annotated[SlurmSettings, Help("How slurmrestd is reached.")] = SlurmSettings()
     nodes: Annotated[NodeSettings, Help("Nodes that Slurm gets to know.")] = NodeSettings()
+    absence: Annotated[AbsenceSettings, Help("Jobs that Slurm does not know any more.")] = AbsenceSettings()
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
     leader: Annotated[LeaderSettings, Help("Leader election.")] = LeaderSettings()
     status: Annotated[StatusSettings, Help("What is written on pods for people.")] = StatusSettings()
@@ -245,8 +259,15 @@ class Settings(_Section, frozen=True):
         """Whether pods pass where the webhook does not answer; a shadow is never in the way."""
         return self.admission.fail_open or self.shadow
 
+    @property
+    def never_managed(self) -> frozenset[str]:
+        """What Slurm and the bridge run on cannot wait for them."""
+        return frozenset({"kube-system", *self.slurm.namespaces, self.namespace} - {""})
+
     def manages(self, namespace: str, labels: dict[str, str]) -> bool:
         """Does Slurm schedule the pods of this namespace?"""
+        if namespace in self.never_managed:
+            return False
         if self.managed_namespace_selector is not None:
             return matches(self.managed_namespace_selector, labels)
         return namespace in self.managed_namespaces

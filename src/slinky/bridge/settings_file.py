@@ -15,7 +15,7 @@ from slinky.bridge.policy_settings import mistakes
 from slinky.bridge.settings import AdmissionSettings, Settings, SettingsError
 from slinky.bridge.sink import address_of
 
-__all__ = ["load_settings"]
+__all__ = ["check_managed", "load_settings"]
 
 _GRES = re.compile(r"[A-Za-z][\w.-]*(:(?!\d+$)[\w.-]+)?")  # a type of digits only would be read as a number of them
 _PREFIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/+-]*")
@@ -39,7 +39,15 @@ def load_settings(path: Path) -> Settings:
     return settings
 
 
+def check_managed(path: Path, settings: Settings) -> Settings:
+    """The same once the bridge's own namespace is known. Raises SettingsError."""
+    if wrong := next(_wrong_namespaces(settings), None):
+        raise SettingsError(f"{path}: {wrong}")
+    return settings
+
+
 def _wrong(settings: Settings) -> Iterator[str]:
+    yield from _wrong_namespaces(settings)
     for name, value in {
         "schedulerName": settings.scheduler_name,
         "slurmRestApi": settings.slurm_rest_api,
@@ -70,6 +78,16 @@ def _wrong(settings: Settings) -> Iterator[str]:
     if settings.volumes.bind_seconds <= 0:
         yield f"volumes.bindSeconds is {settings.volumes.bind_seconds:g}; it must be more than 0, or no volume could ever be bound"
     yield from _wrong_admission(settings.admission)
+
+
+def _wrong_namespaces(settings: Settings) -> Iterator[str]:
+    """A list is taken at its word, so what cannot be is refused; what a selector happens to match is left out without a word."""
+    if settings.managed_namespace_selector is not None:
+        return
+    for name in settings.managed_namespaces:
+        if name in settings.never_managed:
+            whose = {"kube-system": "Kubernetes' own", settings.namespace: "the bridge's own"}.get(name, "Slurm's own (slurm.namespaces)")
+            yield f"managedNamespaces has {name}, which is {whose} and can never be managed: its pods would wait for themselves; remove it"
 
 
 def _wrong_names(settings: Settings) -> Iterator[str]:

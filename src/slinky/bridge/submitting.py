@@ -198,7 +198,7 @@ class Submitter:
     async def _label(self, pod: Pod, job_id: int, known: Known) -> None:
         if job_id or pod.metadata.uid not in known.unwritten:
             await self._executor.label(pod, job_id)
-        known.written.labels[pod.metadata.uid] = job_id
+        known.written.label(pod.metadata.uid, job_id)
         known.unwritten.discard(pod.metadata.uid)
 
     def park(

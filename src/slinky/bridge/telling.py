@@ -43,6 +43,7 @@ class Teller:
         self._suspended: set[WorkloadKey] = set()
         self._resting: set[WorkloadKey] = set()  # of those, what was told lasts until their next step
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, expected=(SlurmError,))
+        self._without_job: dict[WorkloadKey, str] = {}  # pods run, and Slurm does not know their job: what was told
         self.standings: Standings = lambda _: ()
 
     def look(self, key: WorkloadKey, now: Snapshot, pods: Sequence[Pod]) -> None:
@@ -59,6 +60,22 @@ class Teller:
             self.forget(key)
             if any(pod.condition(CONDITION) for pod in pods):
                 self.queue.add(key)  # what they say is no longer so
+        self._look_for_job(key, now, pods)
+
+    def _look_for_job(self, key: WorkloadKey, now: Snapshot, pods: Sequence[Pod]) -> None:
+        """Pods that run and whose job Slurm does not know are told so, and that it is over."""
+        holds = any(pod.state == "bound" for pod in now.pods)
+        state = now.job.state if now.job is not None and now.job.state in ("absent", "lost") and holds else ""
+        if state == self._without_job.get(key, ""):
+            return
+        if state:
+            self._without_job[key] = state
+        else:
+            self._without_job.pop(key, None)
+        if state == "lost" and now.job is not None:
+            note = f"Slurm does not know job {now.job.job_id} any more; the pod runs on, without Slurm"
+            self._event([pod for pod in pods if pod.spec.node_name and not pod.is_over], "JobLost", note, warning=True)
+        self.queue.add_after(key, FIRST_LOOK if state == "absent" else 0.0)
 
     def _tell_if_suspended(self, key: WorkloadKey, now: Snapshot, pods: Sequence[Pod]) -> None:
         """When that changes, as far as this process has seen."""
@@ -78,6 +95,11 @@ class Teller:
         self._waiting.discard(key)
         self._suspended.discard(key)
         self._resting.discard(key)
+
+    def forget_all(self, key: WorkloadKey) -> None:
+        """Nothing is left of it."""
+        self.forget(key)
+        self._without_job.pop(key, None)
 
     async def run(self) -> None:
         """For ever."""

@@ -1,8 +1,8 @@
 """The webhook configurations: which requests the API server sends to the admission webhook, and what it does while nobody answers.
 
 Pure. Comes in: the settings (with `namespace` filled in), the users who are the bridge, the authority of the certificate. Goes out: a MutatingWebhookConfiguration and a
-ValidatingWebhookConfiguration. What must stay true: nothing that is not ours is ever sent, so a webhook that is down is in nobody else's way; namespace kube-system and the
-bridge's own are left out always; a pod is sent once, but where another webhook changed it after us.
+ValidatingWebhookConfiguration. What must stay true: nothing that is not ours is ever sent, so a webhook that is down is in nobody else's way; namespace kube-system, the
+bridge's own and Slurm's are left out always; a pod is sent once, but where another webhook changed it after us.
 """
 
 import json
@@ -95,7 +95,7 @@ def carried_over(wanted: Document, found: Mapping[str, Any]) -> Document:
 
 
 def _names_left_out(settings: Settings) -> list[str]:
-    return sorted({"kube-system", settings.namespace or "slinky"})
+    return sorted({*settings.never_managed, settings.namespace or "slinky"})
 
 
 def _left_out(settings: Settings) -> Requirement:

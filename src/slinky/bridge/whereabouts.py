@@ -11,10 +11,11 @@ import msgspec
 
 from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.label_features import ANYWHERE, Constraint, constraint_of, is_plain
+from slinky.bridge.marker import Told, told_of, with_told
 from slinky.kube import Pod
 from slinky.slurm import Job, JobDescription, compress, expand
 
-__all__ = ["EVERYWHERE", "Whereabouts", "change_between", "put_on", "put_on_all", "where"]
+__all__ = ["EVERYWHERE", "Whereabouts", "change_between", "change_of", "noted", "put_on", "put_on_all", "where"]
 
 MOST_REASONS = 3
 
@@ -111,6 +112,30 @@ def change_between(before: JobDescription | Job, after: JobDescription) -> JobDe
     if _names(excluded) != _names(after.excluded_nodes or []):
         change.excluded_nodes = after.excluded_nodes or [""]
     return None if change == JobDescription() else change
+
+
+def noted(job: JobDescription) -> JobDescription:
+    """With what it is told about where it may go in its comment too: what its record says besides, somebody else has said."""
+    if not job.admin_comment:
+        return job
+    return msgspec.structs.replace(job, admin_comment=with_told(job.admin_comment, _told(job)))
+
+
+def change_of(record: Job, wanted: JobDescription) -> JobDescription | None:
+    """What must be changed about a job that waits, given its record; None for nothing. Nodes that somebody else has it leave out stay left out, and a constraint of somebody else's stays."""
+    told = told_of(record.admin_comment)
+    theirs = _names([record.excluded_nodes]) - _names([told.excluded])
+    excluded = sorted(_names(wanted.excluded_nodes or []) | theirs)
+    constraint = wanted.constraints if (record.features or "") == told.constraint else record.features
+    both = msgspec.structs.replace(wanted, constraints=constraint, excluded_nodes=[compress(excluded)] if excluded else None)
+    change = change_between(record, both)
+    if change is not None:
+        change.admin_comment = with_told(record.admin_comment, _told(wanted))
+    return change
+
+
+def _told(job: JobDescription) -> Told:
+    return Told(job.constraints or "", compress(sorted(_names(job.excluded_nodes or []))))
 
 
 def _names(hostlists: Iterable[str]) -> set[str]:

@@ -215,7 +215,7 @@ def lineage_of(pod: Pod, key: WorkloadKey) -> str:
 def key_of_job(pod: Pod, job_id: int) -> WorkloadKey:
     """For a pod that has a Slurm job, but whose group or Job is gone: together with the others of that job, be they many or none."""
     named, owner = group_of(pod), pod.metadata.controller
-    kind, name = (named.kind, named.name) if named else ("Job", owner.name if owner else pod.metadata.name)
+    kind, name = (named.kind, named.name) if named else ("Job", owner.name if owner else "")
     return WorkloadKey(kind, pod.metadata.namespace, f"{name}{BY_JOB}{job_id}")
 
 

@@ -9,12 +9,14 @@ from slinky.bridge.settings import SettingsError
 from slinky.cli.bridge import bridge
 from slinky.cli.bridge_run import run
 from slinky.cli.demo import demo
+from slinky.cli.migrate import migrate
 from slinky.cli.sandbox import sandbox
 from slinky.cli.sandbox_bridge import bridge as bridge_on_a_sandbox
 from slinky.cli.shadow import shadow_end, shadow_report
 from slinky.cli.sink import sink
 from slinky.cli.slurm import slurm
 from slinky.cli.translate import translate
+from slinky.cli.uninstall import uninstall
 from slinky.kube import KubeError
 from slinky.sandbox import SandboxError
 from slinky.slurm import SlurmError
@@ -34,10 +36,12 @@ slinky.add_command(demo)
 slinky.add_command(slurm)
 slinky.add_command(translate)
 bridge.add_command(run)
+bridge.add_command(uninstall)
 bridge.add_command(shadow_report)
 bridge.add_command(shadow_end)
 slinky.add_command(bridge)
 slinky.add_command(sink)
+slinky.add_command(migrate)
 
 
 def main() -> None:

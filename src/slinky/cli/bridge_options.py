@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from slinky.bridge.settings import Settings
-from slinky.bridge.settings_file import load_settings
+from slinky.bridge.settings_file import check_managed, load_settings
 from slinky.kube import Access, ConfigurationError, from_kubeconfig, in_cluster, load_access
 
 __all__ = ["Site", "logging_options", "run_until_told_to_end", "service_options", "set_up_logging", "site_options"]
@@ -38,7 +38,7 @@ class Site(msgspec.Struct, frozen=True):
         found = load_settings(self.config)
         if self.health_port is not None:
             found = msgspec.structs.replace(found, health_port=self.health_port)
-        return found if found.namespace else msgspec.structs.replace(found, namespace=_pods_namespace())
+        return found if found.namespace else check_managed(self.config, msgspec.structs.replace(found, namespace=_pods_namespace()))
 
     def access(self) -> Access:
         """Raises ConfigurationError."""

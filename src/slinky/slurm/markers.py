@@ -35,6 +35,7 @@ FIRST_LOOK, SLOWEST_LOOK = 0.1, 1.0
 AT_ONCE = 16
 MANY = 500  # new jobs, and a tenth of all; from there on one streamed list is cheaper than looking at each
 FRESH_SECONDS = 30.0  # how long what is known is good enough for a submit
+RELOAD_SECONDS = 10.0  # between two full lists, where what is known is not to be trusted
 FRESH_SUBMITS = 5000  # and how many submits of our own
 
 _WORD = re.compile(r"[\w-]+")
@@ -93,16 +94,32 @@ class Markers:
         self._loaded = False
         self._lock = asyncio.Lock()
         self._refresh_began = float("-inf")
+        self._distrusted = False
+        self._reloaded_at = float("-inf")
         self._submits = 0  # since then
         self._claims: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def prepare(self) -> None:
-        """Once: read which markers there are."""
+        """Once: read which markers there are; and again where that is not to be trusted any more."""
+        now = asyncio.get_running_loop().time()
+        if self._distrusted and now - self._reloaded_at >= RELOAD_SECONDS:
+            self._distrusted, self._loaded, self._reloaded_at = False, False, now
         if self._loaded:
             return
         async with self._lock:
             if not self._loaded:
                 await self._load()
+
+    def distrust(self) -> None:
+        """Slurm has lost jobs that it had: ids may mean others now. All are read again before the next search or submit, not more often than every ten seconds."""
+        self._distrusted = True
+
+    async def alive(self, field: MarkerField) -> dict[int, str]:
+        """The texts of all jobs that are not over, as far as they are kept. Costs the states, and those jobs alone that appeared since the last look."""
+        await self.prepare()
+        async with self._lock:
+            open_jobs = await self._look()
+        return {job_id: getattr(self._known[job_id], field) for job_id in open_jobs if job_id in self._known}
 
     def claim(self, marker: str, field: MarkerField) -> asyncio.Lock:
         """To be held while a job of that marker is submitted: one at a time."""
@@ -178,7 +195,8 @@ class Markers:
             if self._refresh_began < asked:
                 await self._look()
 
-    async def _look(self) -> None:
+    async def _look(self) -> set[int]:
+        """Returns those that are not over."""
         began = asyncio.get_running_loop().time()
         before, submits = set(self._known), self._submits
         answer = await self._connection.read("slurm/jobs/state/", _STATES, lane=Lane.URGENT)
@@ -191,6 +209,7 @@ class Markers:
         self._forget(before - present)
         self._refresh_began = began
         self._submits -= submits
+        return {status.job_id for status in answer.jobs or () if not status.is_finished}
 
     async def _look_at(self, job_ids: Iterable[int]) -> None:
         turns = asyncio.Semaphore(AT_ONCE)

@@ -137,6 +137,14 @@ class Jobs:
         """The ids of all jobs that carry the marker; more than one for the parts of a hetjob, and if somebody submitted without `once`."""
         return self._portal.run(self._inner.find_all(marker, marker_in=marker_in))
 
+    def marked(self, *, marker_in: MarkerField = "extra") -> dict[int, str]:
+        """What stands in that field of each job that is not over, its beginning: to be searched for markers of one's own. Costs the states, and those jobs alone that appeared since this client last looked."""
+        return self._portal.run(self._inner.marked(marker_in=marker_in))
+
+    def distrust_markers(self) -> None:
+        """Slurm is known to have lost jobs, and may give their ids to others: what is remembered of markers is read anew before it is used again."""
+        self._portal.run(self._inner.distrust_markers())
+
     def watch(self, job_ids: Iterable[int] | None = None, pace: Pace | None = None) -> Iterator[JobTransition]:
         """Transitions of these jobs (or of all), from now on; the first word on each job is its state at the start. See `slinky.slurm.watch`."""
         return self._portal.iterate(self._inner.watch(job_ids, pace))

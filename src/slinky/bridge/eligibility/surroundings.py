@@ -58,11 +58,6 @@ class Surroundings:
         """The names of all nodes that there are."""
         return [node.metadata.name for node in self._nodes.list()]
 
-    @property
-    def node_version(self) -> int:
-        """Another number whenever a node came, went, or is labelled, tainted or cordoned otherwise."""
-        return self._verdicts.version
-
     def refusal(self, pod: Pod, node: str) -> str:
         """Empty where Kubernetes accepts the pod there now."""
         return self._refusal(pod, node, self.filters)

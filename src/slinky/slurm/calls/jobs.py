@@ -211,6 +211,14 @@ class Jobs:
         """The ids of all jobs that carry the marker; more than one for the parts of a hetjob, and if somebody submitted without `once`."""
         return await self._markers.find_all(marker, marker_in)
 
+    async def marked(self, *, marker_in: MarkerField = "extra") -> dict[int, str]:
+        """What stands in that field of each job that is not over, its beginning: to be searched for markers of one's own. Costs the states, and those jobs alone that appeared since this client last looked."""
+        return await self._markers.alive(marker_in)
+
+    async def distrust_markers(self) -> None:
+        """Slurm is known to have lost jobs, and may give their ids to others: what is remembered of markers is read anew before it is used again."""
+        self._markers.distrust()
+
     def watch(self, job_ids: Iterable[int] | None = None, pace: Pace | None = None) -> AsyncIterator[JobTransition]:
         """Transitions of these jobs (or of all), from now on; the first word on each job is its state at the start. See `slinky.slurm.watch`."""
         return watch_jobs(self._connection, self.states, job_ids, pace or Pace())
