@@ -93,7 +93,8 @@ class Leadership:
             volumes.hold if volumes else lambda *_: "",
             gangs=gangs,
         )
-        self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
+        loop = self.reconciler
+        self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own)
         self._strays = Strays(
             executor,
             slurm,
