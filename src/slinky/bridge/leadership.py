@@ -100,7 +100,8 @@ class Leadership:
             eviction=eviction,
             shrink=Shrinking(executor, slurm, sink).look,
         )
-        self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
+        loop = self.reconciler
+        self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own)
         self._strays = Strays(
             executor,
             slurm,

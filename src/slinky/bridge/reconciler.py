@@ -81,6 +81,7 @@ class Reconciler:
         self._poller = poller
         self._submitter = submitter
         self._acts = Acts(executor, submitter, poller, metrics, Evictions(executor, teller, metrics, eviction))
+        self.is_still_own = self._acts.is_still_own
         self.binder = binder(self._hurry)
         self._window = window
         self._teller = teller
@@ -264,7 +265,7 @@ class Reconciler:
         await all_of(acts)
         if given_back:
             self._drop_job(key, known)
-        if bindings and not await self._acts.is_still_own(known):
+        if bindings and not await self.is_still_own(known):
             self._hurry(key)
         elif bindings:
             refused = await self.binder.bind(key, bindings, pods, known)
