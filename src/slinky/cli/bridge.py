@@ -9,12 +9,21 @@ import yaml
 from slinky.bridge.admission_service import configurations, delete_configurations, serve_admission
 from slinky.bridge.settings_reference import reference
 from slinky.cli.bridge_options import Site, logging_options, run_until_told_to_end, service_options, site_options
+from slinky.cli.lazy import LazyGroup
 from slinky.kube import Client
 
 __all__ = ["bridge"]
 
 
-@click.group()
+ELSEWHERE = {
+    "run": "slinky.cli.bridge_run:run",
+    "shadow-end": "slinky.cli.shadow:shadow_end",
+    "shadow-report": "slinky.cli.shadow:shadow_report",
+    "uninstall": "slinky.cli.uninstall:uninstall",
+}
+
+
+@click.group(cls=LazyGroup, elsewhere=ELSEWHERE)
 def bridge() -> None:
     """Slurm schedules pods: the bridge between Kubernetes and Slurm."""
 

@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from slinky.cli.lazy import LazyGroup
 from slinky.sandbox.cache import sandboxes
 from slinky.sandbox.debian import PEOPLE
 from slinky.sandbox.down import down as take_down
@@ -36,7 +37,7 @@ def named(command: Command) -> Command:
     return click.option("--name", default="default", show_default=True, envvar="SLINKY_SANDBOX", help="Which sandbox.")(command)
 
 
-@click.group()
+@click.group(cls=LazyGroup, elsewhere={"bridge": "slinky.cli.sandbox_bridge:bridge"})
 def sandbox() -> None:
     """A real Kubernetes and a real Slurm on this machine, with no container engine.
 
