@@ -337,7 +337,7 @@ class World:
     def is_empty(self) -> bool:
         """Nothing is remembered of anything."""
         loop = self.loop
-        return not (loop.known or loop._workload_of_job or self.poller.following or self.window.inside or self.window.waiting)
+        return not (loop.known or loop.knowledge.owners or self.poller.following or self.window.inside or self.window.waiting)
 
 
 def told(story: Callable[[World], Any], storage: Callable[[World], VolumeBinder] | None = None) -> None:

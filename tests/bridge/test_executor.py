@@ -1,8 +1,10 @@
 """Ending a job where Slurm does not take all that is said of it; and submitting where an id means another job than it did, or nobody answers."""
 
 import asyncio
+import datetime as dt
 from typing import Any
 
+import msgspec
 import pytest
 
 from slinky.bridge.annotations import JobSettings
@@ -10,7 +12,10 @@ from slinky.bridge.executor import Executor
 from slinky.bridge.marker import comment_for
 from slinky.bridge.translate import Site
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import Meta, Pod
+from slinky.kube import ConflictError, Meta, Pod
+from slinky.kube import NotFoundError as KubeNotFoundError
+from slinky.kube.errors import Status
+from slinky.kube.objects import PodSpec
 from slinky.slurm import AlreadyDoneError, Job, JobDescription, NotFoundError, OutcomeUnknownError, RefusedError, SlurmError
 from slinky.slurm.models.jobs import FoundAgain
 from tests.kube.virtual_time import run_in_virtual_time
@@ -107,3 +112,51 @@ async def test_a_job_that_is_over_is_left_alone(over: SlurmError) -> None:
     slurm = Jobs(over)
     await executor(slurm).end_job(7, 0, "all its pods succeeded", running=True)
     assert slurm.cancelled == []
+
+
+class Refusing:
+    """In place of the API server: every write is a conflict. `there` is the pod as it has it."""
+
+    def __init__(self, there: Pod | None) -> None:
+        self.there = there
+
+    async def bind(self, name: str, *_: Any, **__: Any) -> None:
+        raise ConflictError("POST", name, Status(code=409, message="try again"))
+
+    async def patch(self, _: Any, name: str, *__: Any, **___: Any) -> None:
+        raise ConflictError("PATCH", name, Status(code=409, message="try again"))
+
+    async def get(self, _: Any, name: str, __: str) -> Pod:
+        if self.there is None:
+            raise KubeNotFoundError("GET", name, Status(code=404))
+        return self.there
+
+
+def on(node: str, **more: Any) -> Pod:
+    return Pod(metadata=msgspec.structs.replace(POD.metadata, **more), spec=PodSpec(node_name=node))
+
+
+@pytest.mark.parametrize(
+    ("there", "bound"),
+    [
+        (None, False),
+        (on("", uid="another"), False),
+        (on("n"), True),
+        (on("m"), False),
+        (on("", deletion_timestamp=dt.datetime.now(dt.UTC)), False),
+    ],
+)
+async def test_a_binding_that_conflicts_is_judged_by_where_the_pod_is(there: Pod | None, bound: bool) -> None:
+    kube: Any = Refusing(there)
+    assert await Executor(kube, Jobs(None), Site(cluster="c1", partition="bridge")).bind(POD, "n", {}, 7) is bound  # type: ignore[arg-type]
+
+
+async def test_a_write_that_conflicts_with_nothing_is_tried_again() -> None:
+    kube: Any = Refusing(on(""))
+    acts = Executor(kube, Jobs(None), Site(cluster="c1", partition="bridge"))  # type: ignore[arg-type]
+    with pytest.raises(ConflictError):
+        await acts.bind(POD, "n", {}, 7)
+    with pytest.raises(ConflictError):
+        await acts.label(POD, 7)
+    kube.there = on("", uid="another")
+    await acts.label(POD, 7)

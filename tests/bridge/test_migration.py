@@ -125,6 +125,13 @@ def test_a_group_with_several_jobs_and_a_job_with_several_workloads_are_refused(
     assert "several workloads" in refused(plan)["9"]
 
 
+def test_what_is_in_a_namespace_that_can_never_be_managed_is_left_as_it_is() -> None:
+    now = scene([a_pod("p", 7), a_pod("new")], a_job(7, "p"), never=frozenset({"ns"}))
+    plan = plan_migration(msgspec.structs.replace(now, workloads={}))
+    assert plan.moves == ()
+    assert "a namespace that can never be managed" in refused(plan)["7"]
+
+
 @pytest.mark.parametrize(
     "comment",
     ["", "a text", '{"site": "x"}', "[]", '{"pods": 5}', comment_for("c2", "Pod ns/x", [("ns", "p")], ["u"])],

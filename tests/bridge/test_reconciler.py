@@ -24,7 +24,7 @@ def test_a_pods_whole_way_leaves_nothing_behind() -> None:
         world.ends("a", "Succeeded")
         await world.until(lambda: not world.pod("a").metadata.finalizers)
         assert world.acts == ["submit 1 x1", "bind a", "end 1 0"]
-        await world.until(lambda: not world.loop._workload_of_job)
+        await world.until(lambda: not world.loop.knowledge.owners)
         assert +world.metrics._pods == {"over": 1}
         world.pods.remove(Key("ns", "a"))
         await world.until(world.is_empty)

@@ -135,3 +135,17 @@ def test_a_restart_that_nobody_noticed_is_noticed_before_a_job_is_ended_or_bound
         assert all(world.held[job_id].is_running for job_id in (1, 2))
 
     told(story)
+
+
+def test_a_pod_whose_job_waits_again_in_a_restored_slurm_runs_on_and_ends_it_in_the_end() -> None:
+    async def story(world: World) -> None:
+        world.make("a")
+        await runs(world, 1, "a")
+        for state in ("PENDING", "RUNNING"):
+            world.set_job(1, state)
+            await asyncio.sleep(60)
+            assert world.acts == ["submit 1 x1", "bind a"]
+        world.ends("a", "Succeeded")
+        await world.until(lambda: world.acts[-1] == "end 1 0")
+
+    told(story)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from slinky.kube import ApiError, from_kubeconfig
+from slinky.kube import AlreadyExistsError, ApiError, KubeError, from_kubeconfig
 from slinky.sandbox.handle import Sandbox
 from tests.bridge_sandbox.conftest import Team
 from tests.bridge_sandbox.own import jobs_of, own_bridge
@@ -20,7 +20,7 @@ from tests.kube_sandbox.front import front
 
 pytestmark = pytest.mark.sandbox
 
-PODS_AT_ONCE = 12
+PODS_AT_ONCE = 8
 WRITES = ("POST", "PATCH", "PUT", "DELETE")
 
 
@@ -75,9 +75,8 @@ async def test_429s_conflicts_and_cut_watches_are_waited_out_with_bounded_retrie
     sandbox: Sandbox, partition: Partition, tmp_path: Path
 ) -> None:
     async with fronted(sandbox, partition, tmp_path) as (server, line, team, bridge):
-        for number, (code, reason) in enumerate(
-            ((429, "TooManyRequests"), (409, "Conflict"), (503, "ServiceUnavailable"), (500, "InternalError"))
-        ):
+        faults = ((429, "TooManyRequests"), (409, "Conflict"), (503, "ServiceUnavailable"))
+        for number, (code, reason) in enumerate(faults):
             server.heard.clear()
             server.answer, server.left = (code, reason), 2 * PODS_AT_ONCE
             names = [f"p{number}-{index}" for index in range(PODS_AT_ONCE)]
@@ -97,7 +96,7 @@ async def test_429s_conflicts_and_cut_watches_are_waited_out_with_bounded_retrie
         await team.create(team.pod("after"))
         await team.until_running("after")
         assert server.heard["watch"] <= 150, server.heard
-        assert len(await jobs_of(team)) == 4 * PODS_AT_ONCE + 1, "nothing was submitted twice"
+        assert len(await jobs_of(team)) == len(faults) * PODS_AT_ONCE + 1, "nothing was submitted twice"
         assert "Traceback" not in bridge.log("run")
 
 
@@ -135,7 +134,9 @@ async def test_an_api_server_that_is_restarted_or_silent_and_a_webhook_that_is_d
         async def created() -> bool:
             try:
                 await team.create(team.pod("new"))
-            except (ApiError, OSError):
+            except AlreadyExistsError:
+                return True  # whose answer was lost
+            except KubeError:
                 return False
             return True
 

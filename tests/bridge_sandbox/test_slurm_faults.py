@@ -44,7 +44,7 @@ async def test_a_slurm_that_hangs_and_then_breaks_every_fifth_answer(sandbox: Sa
         await sandbox.link.signal("slurmctld", signal.SIGSTOP)
         try:
             heard.clear()
-            await team.create_all([team.pod(f"new-{index}") for index in range(10)])
+            await team.create_all([team.pod(f"new-{index}") for index in range(6)])
 
             async def noticed() -> bool:
                 return "cannot be read" in bridge.log("run")
@@ -54,14 +54,14 @@ async def test_a_slurm_that_hangs_and_then_breaks_every_fifth_answer(sandbox: Sa
         finally:
             await sandbox.link.signal("slurmctld", signal.SIGCONT)
         breaks = True
-        await team.create_all([team.pod(f"late-{index}", run_for="1s") for index in range(10)])
-        await team.until_running(*(f"{kind}-{index}" for kind in ("new", "late") for index in range(10)))
+        await team.create_all([team.pod(f"late-{index}", run_for="1s") for index in range(6)])
+        await team.until_running(*(f"{kind}-{index}" for kind in ("new", "late") for index in range(6)))
         breaks = False
         assert await team.until_labelled("runs", "held") == before
 
         async def one_each() -> bool:
             alive = [job_id for job_id, state in (await jobs_of(team)).items() if state in ("RUNNING", "PENDING")]
-            return sorted(alive) == sorted([*before, *await team.until_labelled(*(f"new-{index}" for index in range(10)))])
+            return sorted(alive) == sorted([*before, *await team.until_labelled(*(f"new-{index}" for index in range(6)))])
 
         await team.until("each pod had one job, and no job was without a pod", one_each)
         assert (await team.get("runs")).status.phase == "Running"

@@ -66,18 +66,19 @@ class FaultyLine:
         if task:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        with suppress(OSError):
-            upstream_reader, upstream_writer = await asyncio.open_connection(self._host, self._port)
-            pair = {writer, upstream_writer}
-            self._writers |= pair
-            try:
+        pair = {writer}
+        try:
+            with suppress(OSError):
+                upstream_reader, upstream_writer = await asyncio.open_connection(self._host, self._port)
+                pair.add(upstream_writer)
+                self._writers |= pair
                 await asyncio.gather(self._pump(reader, upstream_writer), self._pump(upstream_reader, writer, answers=True))
-            finally:
-                for each in pair:
-                    each.transport.abort()
-                    with suppress(OSError):
-                        await each.wait_closed()
-                self._writers -= pair
+        finally:
+            for each in pair:
+                each.transport.abort()
+                with suppress(OSError):
+                    await each.wait_closed()
+            self._writers -= pair
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False) -> None:
         with suppress(OSError):

@@ -15,7 +15,7 @@ from slinky.bridge.submission import Submission, submission_from, submission_of
 from slinky.bridge.translate import Site, components
 from slinky.bridge.whereabouts import Whereabouts, noted, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import PODS, Client, ConflictError, InvalidError, NotFoundError, PatchKind, Pod
+from slinky.kube import PODS, ApiError, Client, ConflictError, InvalidError, NotFoundError, PatchKind, Pod
 from slinky.slurm import (
     AlreadyDoneError,
     Job,
@@ -175,8 +175,8 @@ class Executor:
         change = {"metadata": {"uid": pod.metadata.uid, "labels": {JOB_ID: str(job_id) if job_id else None}}}
         try:
             await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace)
-        except (NotFoundError, ConflictError, InvalidError):
-            log.debug("pod %s is gone, or is another one now", pod.key)
+        except (NotFoundError, ConflictError, InvalidError) as error:
+            await self._gone_or_raise(pod, error)
 
     async def set_apart(self, pod: Pod) -> None:
         """From now on it is a workload of its own."""
@@ -184,8 +184,8 @@ class Executor:
         change = {"metadata": {"uid": pod.metadata.uid, "annotations": {APART: "true"}}}
         try:
             await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace)
-        except (NotFoundError, ConflictError, InvalidError):
-            log.debug("pod %s is gone, or is another one now", pod.key)
+        except (NotFoundError, ConflictError, InvalidError) as error:
+            await self._gone_or_raise(pod, error)
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         """Whether it is on that node now. Not so where it is gone, is being deleted, or is somewhere else. The job's id goes along as its label, if it is not there yet."""
@@ -194,16 +194,26 @@ class Executor:
         try:
             await self._kube.bind(name, namespace, node, uid=uid, annotations=annotations, labels=labels)
         except (ConflictError, NotFoundError) as error:
+            there = await self._there(pod)
+            if there is not None and not there.spec.node_name and there.metadata.deletion_timestamp is None:
+                raise  # nothing stands against it: it is tried again
             log.info("pod %s is bound already, is being deleted, or is another one now: %s", pod.key, error)
-            return await self._is_on(pod, node)
+            return there is not None and there.spec.node_name == node
         return True
 
-    async def _is_on(self, pod: Pod, node: str) -> bool:
+    async def _there(self, pod: Pod) -> Pod | None:
+        """As the server has it; None where it is gone, or another has its name."""
         try:
-            there = await self._kube.get(PODS, pod.metadata.name, pod.metadata.namespace)
+            found = await self._kube.get(PODS, pod.metadata.name, pod.metadata.namespace)
         except NotFoundError:
-            return False
-        return there.metadata.uid == pod.metadata.uid and there.spec.node_name == node
+            return None
+        return found if found.metadata.uid == pod.metadata.uid else None
+
+    async def _gone_or_raise(self, pod: Pod, error: ApiError) -> None:
+        """A write that was refused is done with if there is nobody to write on any more; else it is to be tried again."""
+        if not isinstance(error, NotFoundError) and await self._there(pod) is not None:
+            raise error
+        log.debug("pod %s is gone, or is another one now", pod.key)
 
     async def evict(self, pod: Pod, reason: str, why: str) -> str:
         """Empty where it is done, else what the disruption budget in its way says."""

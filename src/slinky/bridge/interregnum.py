@@ -25,7 +25,7 @@ from slinky.kube import (
 
 __all__ = ["BridgeLeadsError", "interregnum", "leader_of", "remove_lease"]
 
-MARGIN_SECONDS = 3.0
+MARGIN_SECONDS = 1.0
 
 
 class BridgeLeadsError(KubeError):

@@ -6,7 +6,7 @@ administrator says about where a job may go (`scontrol update … ExcNodeList=`)
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
@@ -44,11 +44,18 @@ def says_other(old: Node | None, new: Node | None) -> bool:
 
 
 class Keeper:
-    """`waiting` gives the workloads whose job waits, or that are parked for want of a node; `lookup` a workload as it is now; `look(key)` asks for another look at it."""
+    """`waiting` gives the workloads whose job waits, or that are parked for want of a node; `lookup` a workload as it is now; `look(key)` asks for another look at it; `is_still_own` tells whether its job is still known to be its own."""
 
     def __init__(
-        self, executor: Executor, directions: Directions, waiting: Waiting, lookup: Lookup, look: Callable[[WorkloadKey], None]
+        self,
+        executor: Executor,
+        directions: Directions,
+        waiting: Waiting,
+        lookup: Lookup,
+        look: Callable[[WorkloadKey], None],
+        is_still_own: Callable[[Known], Awaitable[bool]],
     ) -> None:
+        self._is_still_own = is_still_own
         self._executor = executor
         self._directions = directions
         self._waiting = waiting
@@ -119,6 +126,9 @@ class Keeper:
             log.info("%s: %s; job %d is given back", key, nowhere, job_id)
             known.priority = priority if isinstance(priority, int) else 0
             known.rejected = nowhere
+            self._look(key)
+            return
+        if not await self._is_still_own(known):
             self._look(key)
             return
         if known.job_id != job_id or not _waits(known):

@@ -20,6 +20,7 @@ from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.executor import Executor
 from slinky.bridge.jobs import Jobs, is_for
 from slinky.bridge.keeping import Keeper
+from slinky.bridge.knowledge import Groups
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.marker import Marking
 from slinky.bridge.membership import Membership
@@ -28,7 +29,7 @@ from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_loss import NodeLoss
 from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
-from slinky.bridge.reconciler import Groups, Reconciler
+from slinky.bridge.reconciler import Reconciler
 from slinky.bridge.settings import GangSettings
 from slinky.bridge.shrinking import Shrinking
 from slinky.bridge.slurm_nodes import SlurmNodes
@@ -100,7 +101,8 @@ class Leadership:
             eviction=eviction,
             shrink=Shrinking(executor, slurm, sink).look,
         )
-        self.keeper = Keeper(executor, directions, self.reconciler.waiting, self.reconciler.lookup, self.reconciler.queue.add)
+        loop = self.reconciler
+        self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own)
         self._strays = Strays(
             executor,
             slurm,

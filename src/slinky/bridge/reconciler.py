@@ -6,47 +6,43 @@ workers of their own, so that a pod whose job has started never waits behind a t
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
 from slinky.bridge.acts import Acts
-from slinky.bridge.annotations import UNREADABLE, AnnotationError
 from slinky.bridge.binding import Binder
 from slinky.bridge.ends import Ending
 from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.evictions import Evictions
 from slinky.bridge.executor import EXPECTED, Executor
-from slinky.bridge.hetjobs import components_for
 from slinky.bridge.jobs import Jobs
-from slinky.bridge.looks import INCOMPLETE_SECONDS, is_broken, next_moment, phase_of, views_of
+from slinky.bridge.knowledge import Groups, Hold, Knowledge
+from slinky.bridge.looks import next_moment, phase_of, views_of
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.placement import Placement
-from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, SetApart, Snapshot, Submit, outcomes, plan
+from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, SetApart, Snapshot, Submit, plan
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.settings import GangSettings
 from slinky.bridge.submitting import Submitter, all_of
-from slinky.bridge.succession import NOTHING_MORE, Succession, without
+from slinky.bridge.succession import Succession, without
 from slinky.bridge.telling import Teller
-from slinky.bridge.views import needs_job
-from slinky.bridge.volumes.patience import is_to_be_told, wait_for, wait_no_more
+from slinky.bridge.volumes.patience import is_to_be_told
 from slinky.bridge.windows import Window
-from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, rank_of, workload_of
+from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Backoff, Pod, WorkQueue
 
-__all__ = ["Groups", "Reconciler"]
+__all__ = ["Reconciler"]
 
 log = logging.getLogger(__name__)
 
 BACKOFF = Backoff(first=0.05, most=30.0)  # short, so that an outage of either side does not outlast itself by much
 STARTED = 1  # priority of a workload whose job has changed, over those that are to be submitted
 
-Groups = Callable[[WorkloadKey], PodGroup | None]
 Shrink = Callable[[Sequence[Pod], Sequence[PodView], JobView | None, Known, WorkloadKey, Callable[[], bool]], Awaitable[None]]
-Hold = Callable[[WorkloadKey, Sequence[Pod]], str]
 
 
 async def _never(*_: object) -> None:
@@ -54,7 +50,7 @@ async def _never(*_: object) -> None:
 
 
 class Reconciler:
-    """`queue` has the workloads to look at; `submits` those of them that are to be submitted. `hold` says why pods that wait cannot run anywhere yet, and wakes their workload when that may have changed."""
+    """`queue` has the workloads to look at; `submits` those of them that are to be submitted."""
 
     def __init__(
         self,
@@ -73,14 +69,9 @@ class Reconciler:
         eviction: EvictionSettings | None = None,
         shrink: Shrink | None = None,
     ) -> None:
-        self._hold = hold
-        self._executor = executor
-        self._membership = membership
-        self._groups = groups
-        self._jobs = jobs
-        self._poller = poller
         self._submitter = submitter
         self._acts = Acts(executor, submitter, poller, metrics, Evictions(executor, teller, metrics, eviction))
+        self.is_still_own = self._acts.is_still_own
         self.binder = binder(self._hurry)
         self._window = window
         self._teller = teller
@@ -88,8 +79,9 @@ class Reconciler:
         self.succession = Succession(membership, groups, executor.site, (gangs or GangSettings()).replacement_seconds)
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
-        self.known: dict[WorkloadKey, Known] = {}
-        self._workload_of_job: dict[int, WorkloadKey] = {}
+        self.knowledge = Knowledge(executor, membership, groups, jobs, poller, submitter, metrics, self.succession, self.queue.add, hold)
+        self.known, self.own_job, self.owner_of = self.knowledge.known, self.knowledge.own_job, self.knowledge.owner_of
+        self.waiting, self.lookup = self.knowledge.waiting, self.knowledge.lookup
         self._shrink = shrink or _never
         self.is_gone: Callable[[Pod], bool] = lambda _: False  # a pod's node is, and so the pod counts as over
         self.endings: Callable[[WorkloadKey, Workload | None, int], None] = lambda *_: None  # told of each look, with the job that runs
@@ -97,7 +89,7 @@ class Reconciler:
     # What happens elsewhere
 
     def job_changed(self, job_id: int) -> None:
-        if key := self._workload_of_job.get(job_id):
+        if key := self.owner_of(job_id):
             self._hurry(key)
 
     def job_ends(self, key: WorkloadKey, job_id: int, ending: Ending | None) -> None:
@@ -123,30 +115,8 @@ class Reconciler:
                 self.queue.add(key)
         self._add(self._window.next())
 
-    def own_job(self, job_id: int, key: WorkloadKey) -> None:
-        before = self._workload_of_job.get(job_id)
-        if before is not None and before != key:  # Slurm gives ids out again: it has lost its state
-            self._poller.distrust()
-            self.queue.add(before)
-        self._workload_of_job[job_id] = key
-        self._poller.follow(job_id, key)
-
-    def owner_of(self, job_id: int) -> WorkloadKey | None:
-        return self._workload_of_job.get(job_id)
-
     def _hurry(self, key: WorkloadKey) -> None:
         self.queue.add(key, priority=STARTED)
-
-    def waiting(self) -> Iterable[tuple[WorkloadKey, Known]]:
-        """Those whose job has not started, or that have none for want of a node."""
-        return ((key, known) for key, known in self.known.items() if (not known.started_at if known.job_id else known.too_large))
-
-    def lookup(self, key: WorkloadKey) -> tuple[Workload, Known] | None:
-        """As it would be submitted now."""
-        known = self.known.get(key)
-        said = self._workload(key, self._pods(key), known) if known is not None else None
-        workload = self._submitter.settled(said) if said is not None else None
-        return (workload, known) if workload is not None and known is not None else None
 
     # One workload
 
@@ -155,13 +125,13 @@ class Reconciler:
         known = self.known.setdefault(key, Known())
         if known.submitting:
             return  # it is looked at again when that is done
-        pods = self._pods(key)
+        pods = self.knowledge.pods(key)
         await self._acts.check_labels(pods, known)
         await self._acts.restore_labels(pods, known)
         views = views_of(pods, known, self.is_gone)
         known.holds = any(view.state == "bound" or (view.state == "over" and view.finalizer) for view in views)
-        workload = self._workload(key, pods, known)
-        job = await self._job(key, pods, views, known)
+        workload = self.knowledge.workload(key, pods, known)
+        job = await self.knowledge.job(key, pods, views, known)
         views = await self._acts.adopt_labels(pods, views, job, known)
         if not pods and not known.unsettled and (job is None or job.state in ("over", "lost")):
             await self.binder.give_back(key)
@@ -171,12 +141,12 @@ class Reconciler:
         views = without(everyone, strangers)
         wished = workload.wished_ranks if workload else {}
         starts = any(view.state == "waiting" and not view.deleting for view in views)
-        components = self._components(workload, job, known) if starts else {}
+        components = self.knowledge.components(workload, job, known) if starts else {}
         placements = await self.binder.placements(key, views, job, known, wished, components)
         if known.unplaceable and not any(view.state == "bound" for view in views):
             await self._submitter.reject(key, known, {}, pods, known.unplaceable)
         await self._submitter.label_the_rest(pods, known)
-        now = self._snapshot(key, pods, views, workload, job, known, awaits=not strangers - known.written.apart)
+        now = self.knowledge.snapshot(key, pods, views, workload, job, known, awaits=not strangers - known.written.apart)
         actions = plan(msgspec.structs.replace(now, placements=placements))
         if job is not None and job.state == "pending":
             self._add(self._window.keep(key))
@@ -191,12 +161,6 @@ class Reconciler:
             self._teller.waits([pod for pod in pods if not pod.spec.node_name], known.waits)
         self._look_again(key, known)
 
-    def _components(self, workload: Workload | None, job: JobView | None, known: Known) -> Mapping[str, int]:
-        """Of a hetjob that runs, the one that each pod is for; as it was when it was submitted, where what the pods are of is gone."""
-        if job is None or job.state != "running" or known.submission is None:
-            return {}
-        return components_for(workload, self._executor.site, known.submission) if workload is not None else known.components
-
     async def submit(self, key: WorkloadKey) -> None:
         """Of the submit workers: the workload as it is now, if it is still to be submitted."""
         known = self.known.get(key)
@@ -205,18 +169,16 @@ class Reconciler:
         if known.unsettled:
             await self._settle(key, known, known.unsettled)
             return
-        pods = self._pods(key)
-        workload = self._workload(key, pods, known)
-        now = self._snapshot(key, pods, views_of(pods, known, self.is_gone), workload, None, known)
+        pods = self.knowledge.pods(key)
+        workload = self.knowledge.workload(key, pods, known)
+        now = self.knowledge.snapshot(key, pods, views_of(pods, known, self.is_gone), workload, None, known)
         if workload is None or not any(isinstance(action, Submit) for action in plan(now)):
             self.queue.add(key)
             return
         known.submitting = True
         try:
             if await self._submitter.submit(workload, known):
-                self.own_job(known.job_id, key)
-                if known.submission and known.submission.components:
-                    known.components = dict(components_for(workload, self._executor.site, known.submission))
+                self.knowledge.submitted(key, workload, known)
             else:
                 self._add(self._window.leave(key))
         finally:
@@ -263,8 +225,8 @@ class Reconciler:
                     bindings.append(placement)
         await all_of(acts)
         if given_back:
-            self._drop_job(key, known)
-        if bindings and not await self._acts.is_still_own(known):
+            self.knowledge.drop_job(key, known)
+        if bindings and not await self.is_still_own(known):
             self._hurry(key)
         elif bindings:
             refused = await self.binder.bind(key, bindings, pods, known)
@@ -272,104 +234,13 @@ class Reconciler:
             if refused and not began and await self._submitter.reject(key, known, refused, list(pods.values())):
                 self._hurry(key)
 
-    # What is known
-
-    def _pods(self, key: WorkloadKey) -> list[Pod]:
-        return sorted(self._membership.pods(key), key=rank_of)
-
-    def _workload(self, key: WorkloadKey, pods: Sequence[Pod], known: Known) -> Workload | None:
-        job = self._membership.named_job(key) or (self._membership.job_of(pods[0]) if pods else None)
-        named = self._membership.named_group(pods[0]) if pods and key.kind == "Pod" else key
-        try:
-            workload = workload_of(key, pods, self._groups(named) if named else None, job)
-        except AnnotationError as error:
-            self._submitter.park(key, known, pods, str(error), said=UNREADABLE)
-            return None
-        if workload is not None and known.parked_for is not None and workload.settings != known.parked_for:
-            known.parked, known.parked_for, known.parked_until = "", None, 0.0  # it says something else now
-        return workload
-
-    async def _job(self, key: WorkloadKey, pods: Sequence[Pod], views: Sequence[PodView], known: Known) -> JobView | None:
-        """The workload's job: the one this process submitted or adopted, else the one that its pods' labels name."""
-        labels = {view.job_id for view in views if needs_job(view)} - {0}
-        if not known.job_id and labels:
-            known.job_id = max(labels)
-            if known.job_id not in self._workload_of_job:  # else it is another's by now, as its record will say
-                self.own_job(known.job_id, key)
-        view = await self._jobs.view(key, known, [pod.metadata.name for pod in pods] if key.job_id else ())
-        if view is None:
-            return None
-        if known.submission and view.state not in ("over", "absent", "lost"):
-            for job_id in known.job_ids:
-                if self._workload_of_job.get(job_id) != key:
-                    self.own_job(job_id, key)
-        if known.rest:
-            await self._executor.end_rest(known.rest, view.why)
-            known.rest = ()
-        if view.state in ("over", "lost") and view.job_id not in labels and pods:
-            self._drop_job(key, known)  # nobody is left of those it was for: what waits now is for another job
-            return None
-        if view.state == "running" and not known.started_at:
-            known.started_at = asyncio.get_running_loop().time()
-            self._metrics.started(known)
-        return view
-
-    def _snapshot(
-        self,
-        key: WorkloadKey,
-        pods: Sequence[Pod],
-        views: Sequence[PodView],
-        workload: Workload | None,
-        job: JobView | None,
-        known: Known,
-        *,
-        awaits: bool = True,
-    ) -> Snapshot:
-        """`awaits`: nobody has come yet for whom the job is not."""
-        now = asyncio.get_running_loop().time()
-        size = workload.size if workload else 1
-        prospects = self.succession.prospects(key, known) if job is not None else NOTHING_MORE
-        known.outcomes = outcomes(known.outcomes, views, job.job_id) if job is not None and key.kind != "Pod" else {}
-        return Snapshot(
-            pods=views,
-            size=size,
-            job=job,
-            submit_unknown=known.unsettled is not None,
-            parked=known.parked_until > now,
-            gated=workload is None or any(pod.spec.scheduling_gates for pod in pods) or self._is_held(workload.key, pods, job, known),
-            broken=is_broken(views, size, job, known, now, self.succession.seconds if prospects.awaited else INCOMPLETE_SECONDS),
-            awaited=prospects.awaited and awaits and self.succession.is_kept(views, known, now),
-            completed=prospects.completed,
-            elastic=prospects.elastic and known.submission is not None,
-            outcomes=known.outcomes,
-            rejected=known.rejected,
-        )
-
-    def _is_held(self, key: WorkloadKey, pods: Sequence[Pod], job: JobView | None, known: Known) -> bool:
-        """Before it has a job: whether what its pods need, wherever they run, is not there yet."""
-        if job is not None:
-            return False
-        waiting = [pod for pod in pods if not pod.spec.node_name and not pod.is_over and pod.metadata.deletion_timestamp is None]
-        if why := self._hold(key, waiting):
-            wait_for(known, why, asyncio.get_running_loop().time())
-        else:
-            wait_no_more(known)
-        return bool(why)
-
     def _look_again(self, key: WorkloadKey, known: Known) -> None:
         now = asyncio.get_running_loop().time()
         if moment := next_moment(known, now, self.succession.seconds):
             self.queue.add_after(key, moment - now + 0.05)
 
-    def _drop_job(self, key: WorkloadKey, known: Known) -> None:
-        self._poller.forget(known.job_ids, key)
-        for job_id in known.job_ids:
-            if self._workload_of_job.get(job_id) == key:
-                del self._workload_of_job[job_id]
-        known.drop_job()
-
     def _forget(self, key: WorkloadKey, known: Known) -> None:
-        self._drop_job(key, known)
+        self.knowledge.drop_job(key, known)
         self._metrics.forget(known)
         self.known.pop(key, None)
         self._teller.forget_all(key)

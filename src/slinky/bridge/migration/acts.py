@@ -70,6 +70,7 @@ async def scene(kube: Client, slurm: SlurmClient, settings: Settings, cluster: s
         scheduler=settings.scheduler_name,
         cluster=cluster,
         register=settings.nodes.register,
+        never=settings.never_managed,
         pods=pods,
         workloads=workloads,
         jobs=jobs,

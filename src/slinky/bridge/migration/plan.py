@@ -47,7 +47,7 @@ def pods_of_original(job: Job) -> tuple[str, ...]:
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """`jobs` are those of the original, over or not; `taken` the ids of those that are ours already. `workloads` is by UID what each pod is part of here. `webhooks` are the original's configurations, as (plural, name)."""
+    """`jobs` are those of the original, over or not; `taken` the ids of those that are ours already. `workloads` is by UID what each pod is part of here. `webhooks` are the original's configurations, as (plural, name); `never` are the namespaces that cannot be managed here."""
 
     scheduler: str
     cluster: str
@@ -59,6 +59,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Sequence[Node] = ()
     slurm_nodes: Mapping[str, SlurmNode] = {}
     webhooks: Sequence[tuple[str, str]] = ()
+    never: frozenset[str] = frozenset()
 
 
 class Unhook(msgspec.Struct, frozen=True):
@@ -131,7 +132,11 @@ def plan_migration(now: Scene) -> Handover:
     single, taken = _jobs(now, tied, refused)
     moves: list[Move] = [Unhook(plural, name) for plural, name in now.webhooks]
     moves += sorted(single, key=lambda each: each.name)
-    moves += [PreparePod(pod, patch) for pod in now.pods if (patch := _preparation(pod, now.scheduler))]
+    moves += [
+        PreparePod(pod, patch)
+        for pod in now.pods
+        if pod.metadata.namespace not in now.never and (patch := _preparation(pod, now.scheduler))
+    ]
     moves += taken
     nodes, notes = _nodes(now, refused)
     return Handover(moves=(*moves, *nodes), refused=tuple(refused), notes=tuple(notes), already=len(now.taken))
@@ -211,6 +216,8 @@ def _key(now: Scene, job: Job, pods: Sequence[Pod], owners: Mapping[WorkloadKey,
     if len(keys) > 1:
         return None, f"its pods are several workloads here: {', '.join(sorted(map(str, keys)))}"
     [key] = keys
+    if key is None and pods[0].metadata.namespace in now.never:
+        return None, f"pod {pods[0].key} is in a namespace that can never be managed here"
     if key is None:
         return None, f"the Job or group of pod {pods[0].key} is not there"
     if key.kind in SETS and len(pods) > 1:
