@@ -9,7 +9,7 @@ from slinky.bridge.keys import SLURM_NODE
 from slinky.bridge.memory import Known
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import JobView, PodView, Snapshot, plan
-from slinky.bridge.shrinking import SHRINK_SECONDS, Shrinking, answers, nodes_in_use, places_left
+from slinky.bridge.shrinking import MOST_AT_ONCE, SHRINK_SECONDS, Shrinking, answers, nodes_in_use, places_left
 from slinky.bridge.submission import Submission
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Meta, Pod
@@ -31,10 +31,12 @@ class Servers:
         self.kept: list[list[str]] = []
         self.asked = 0
         self.refuses = False
+        self.more = 0  # nodes
 
     async def allocation(self, job_id: int) -> Allocation:
         self.asked += 1
-        return Allocation(job_id, [NodeAllocation(node=name) for name in ("n0", "n1", "n2")])
+        names = ("n0", "n1", "n2", *(f"m{number}" for number in range(self.more)))
+        return Allocation(job_id, [NodeAllocation(node=name) for name in names if not self.kept or name in self.kept[-1]])
 
     async def get(self, name: str) -> Node:
         return Node(name=name, address="10.0.0.1", port=6818, node_states=self.states)
@@ -113,6 +115,14 @@ def test_a_node_with_a_slurmd_needs_no_sink() -> None:
     servers = Servers(["IDLE"])
     looked(servers, 100, sink="")
     assert servers.kept == [["n0", "n2"]]
+
+
+def test_many_nodes_go_a_few_at_a_time() -> None:
+    servers = Servers()
+    servers.more = 40
+    looked(servers, 60)
+    assert [len(kept) for kept in servers.kept] == [43 - MOST_AT_ONCE, 43 - 2 * MOST_AT_ONCE, 2]
+    assert servers.kept[-1] == ["n0", "n2"]
 
 
 def test_what_slurm_refuses_is_kept() -> None:

@@ -10,7 +10,7 @@ import pytest
 from slinky.bridge.node_description import Wanted, wish_of
 from slinky.bridge.node_plan import has_same_shape
 from slinky.bridge.settings import NodeSettings, Settings
-from slinky.bridge.sink import Sink, address_of
+from slinky.bridge.sink import MOST_LATE, Sink, address_of
 from slinky.kube import Node as KubeNode
 from slinky.kube.objects import Meta, NodeStatus
 from slinky.sandbox.bridge import free_port
@@ -66,9 +66,25 @@ async def test_what_is_sent_is_answered_after_the_delay() -> None:
         sink = Sink(address, delay=0.3)
         async with running(sink) as port:
             began = asyncio.get_running_loop().time()
-            many = [f"signal {number} ".encode() * 20_000 for number in range(20)]
+            many = [f"signal {number} ".encode() * 20_000 for number in range(MOST_LATE)]
             assert await asyncio.gather(*(send(port, words) for words in many)) == [b"rc 0 for " + words for words in many]
             assert asyncio.get_running_loop().time() - began >= 0.3
+
+
+async def test_of_many_at_once_only_the_first_are_late() -> None:
+    async with slurmd() as address:
+        sink = Sink(address, delay=0.5)
+        async with running(sink) as port:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+
+            async def one(number: int) -> float:
+                await send(port, b"%d" % number)
+                return loop.time() - began
+
+            times = await asyncio.gather(*map(one, range(3 * MOST_LATE)))
+            late = [took for took in times if took >= 0.5]
+            assert 1 <= len(late) <= MOST_LATE
 
 
 async def test_no_more_are_open_at_once_than_may_be() -> None:

@@ -23,6 +23,7 @@ __all__ = ["SHRINK_SECONDS", "Shrinking", "answers", "nodes_in_use", "places_lef
 log = logging.getLogger(__name__)
 
 SHRINK_SECONDS = 10.0  # how long slots must have been empty: several pods that end together are one change
+MOST_AT_ONCE = 16  # nodes: what slurmctld has to say to more is passed on from one to the next, and where that is one sink for all, it does not come to an end in time
 FEW = 16  # nodes that are asked for one by one
 
 
@@ -81,9 +82,10 @@ class Shrinking:
         assert known.submission
         had = [node.node for node in (await self._slurm.jobs.allocation(job_id)).nodes]
         used = nodes_in_use(pods[view.uid] for view in views if view.job_id == job_id and view.state != "over")
-        kept = [node for node in had if node in used]
-        gone = [node for node in had if node not in used]
-        if not gone or not kept or len(kept) != len(used):
+        unused = [node for node in had if node not in used]
+        gone = unused[:MOST_AT_ONCE]
+        kept = [node for node in had if node not in gone]
+        if not gone or not used or not used <= set(had):
             return  # nothing to give, or its pods are not where it is
         if silent := await self._silent(gone):
             log.info(
@@ -95,6 +97,8 @@ class Shrinking:
         except RefusedError as error:
             log.warning("%s: job %d keeps %d nodes that no pod of it uses any more: %s", key, job_id, len(gone), error)
             return
+        if len(unused) > len(gone):
+            known.shrunk_to = 0  # the others soon after
         known.given_back = self._slots_gone(known, set(kept), left=sum(view.job_id == job_id and view.state == "bound" for view in views))
         log.info("%s: job %d gives %s back, as no pod will come there any more", key, job_id, ", ".join(gone[:20]))
 
