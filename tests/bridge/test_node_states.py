@@ -151,6 +151,11 @@ def test_what_the_bridge_drained_itself_is_not_cordoned() -> None:
     assert flapping.condition and flapping.condition[0] == "False"
 
 
+def test_a_node_that_slurm_cannot_reach_is_told_of_and_not_cordoned() -> None:
+    found = mirror(a_node(), in_slurm("IDLE", "EXTERNAL", "NOT_RESPONDING"))
+    assert found == Mirror(condition=("False", "NotResponding", "Slurm gives no jobs to it: NOT_RESPONDING: no reason given"))
+
+
 def test_only_a_cordon_of_the_bridges_own_is_taken_back() -> None:
     marked = {CORDONED_FOR_SLURM: WORDS}
     over = mirror(a_node(cordoned=True, annotations=marked), in_slurm())

@@ -135,6 +135,17 @@ class Site:
         }
         await self.kube.create(PODS.untyped, body, "lab")
 
+    async def bare_job(self, node: str) -> int:
+        """One without a pod, running on that node."""
+        description = JobDescription(name="j", tasks=1, memory_per_node=16, partition="bridge", constraints=f"name={node}")
+        job = (await self.slurm.jobs.submit_external(description)).job_id
+
+        async def runs() -> bool:
+            return (await self.slurm.jobs.get(job)).is_running
+
+        await self.until(f"job {job} ran", runs)
+        return job
+
     async def until_runs(self, name: str) -> Pod:
         async def runs() -> bool:
             return (await self.kube.get(PODS, name, "lab")).status.phase == "Running"
@@ -282,6 +293,19 @@ async def test_a_node_that_is_not_ready_is_drained_its_jobs_run_on_and_it_is_res
     assert not (await site.kube.get(NODES, node)).spec.unschedulable, "a drain of the bridge's own cordons nothing"
 
 
+async def test_a_node_that_is_not_ready_is_put_down_when_the_pods_of_its_jobs_are_gone(site: Site, names: Names) -> None:
+    (node,) = names(1)
+    await site.join(node)
+    job = await site.bare_job(node)
+    await site.ready(node, False)
+    await site.until_slurm(node, drained_for("not ready"), "drained")
+    found = await site.until_slurm(node, lambda found: found.is_down, "down")
+    assert found.reason.startswith("slurm-bridge: gone")
+    assert not (await site.slurm.jobs.get(job)).is_running
+    await site.ready(node, True)
+    await site.until_slurm(node, lambda found: found.takes_jobs, "in use")
+
+
 async def test_a_flapping_node_stays_drained_until_it_is_calm(site: Site, names: Names) -> None:
     (node,) = names(1)
     await site.join(node)
@@ -321,16 +345,7 @@ async def test_a_node_that_leaves_under_a_job_is_not_resumed_meanwhile(site: Sit
     """The original drained it to remove it, and undrained it in the same breath."""
     (node,) = names(1)
     await site.join(node)
-    job = (
-        await site.slurm.jobs.submit_external(
-            JobDescription(name="j", tasks=1, memory_per_node=16, partition="bridge", constraints=f"name={node}")
-        )
-    ).job_id
-
-    async def runs() -> bool:
-        return (await site.slurm.jobs.get(job)).is_running
-
-    await site.until(f"job {job} ran", runs)
+    job = await site.bare_job(node)
     await site.kube.patch(NODES, node, {"metadata": {"labels": {EXTERNAL_NODE: None}}})
     leaving = await site.until_slurm(node, drained_for("leaving"), "drained")
     for cordoned in (True, False):

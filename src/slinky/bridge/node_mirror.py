@@ -130,7 +130,7 @@ def _condition(now: MirrorSnapshot) -> tuple[str, str, str] | tuple[()] | None:
         wanted = ("False", TOLD.get(word, "NotInUse"), f"Slurm gives no jobs to it: {_words(found)}")
     if has is not None:
         return None if (has.status, has.reason, has.message) == wanted else wanted
-    worth_it = is_by_others(found) or is_held_for(found, OUT_OF_SERVICE, GONE, OCCUPIED, FLAPPING)
+    worth_it = is_by_others(found) or not found.is_responding or is_held_for(found, OUT_OF_SERVICE, GONE, OCCUPIED, FLAPPING)
     return wanted if worth_it else None
 
 
