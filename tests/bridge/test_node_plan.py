@@ -84,6 +84,8 @@ def test_a_node_that_leaves_is_drained_waited_for_and_deleted() -> None:
     assert plan_for(None, in_slurm(None, *DRAINED, reason=LEAVES)) == Delete(again=False)
     assert plan_for(None, in_slurm(None, *DRAINED, reason="admin")) == Delete(again=False)
     assert plan_for(None, in_slurm(None, "DOWN", "EXTERNAL")) == Delete(again=False)
+    cordoned = plan_for(None, in_slurm(None, *DRAINING, reason=f"{OURS} cordoned in Kubernetes"))
+    assert isinstance(cordoned, Drain) and cordoned.reason.startswith(LEAVING), "an uncordon must not bring it back while it leaves"
 
 
 def test_wanted_again_only_our_drain_is_undone() -> None:

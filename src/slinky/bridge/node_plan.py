@@ -17,7 +17,7 @@ import msgspec
 
 from slinky.bridge.node_description import Hybrid, Unregistrable, Wanted, Wish
 from slinky.bridge.node_mark import Owner, gres_of, mark_for, owner_of, topology_of
-from slinky.bridge.node_reasons import LEAVING, OURS, RENEWING, is_held_for, takes_no_jobs
+from slinky.bridge.node_reasons import LEAVING, OURS, RENEWING, is_held_for, kind_of, takes_no_jobs
 from slinky.slurm import Node, NodeChange, NodeDescription
 
 __all__ = [
@@ -195,7 +195,8 @@ def _renew(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeActio
 
 
 def _leave(now: NodeSnapshot, found: Node) -> NodeAction:
-    if not takes_no_jobs(found):
+    held_otherwise = kind_of(found) not in ("", LEAVING) and not found.is_down  # for what may be over before its jobs have ended
+    if held_otherwise or not takes_no_jobs(found):
         return Drain(f"{LEAVING} no Kubernetes node asks for it any more")
     if now.lost and found.is_busy and not found.is_down:
         return Down(f"{LEAVING} its Kubernetes node is gone")
