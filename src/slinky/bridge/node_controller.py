@@ -24,7 +24,7 @@ from slinky.bridge.node_states import Overruled
 from slinky.bridge.node_troubles import Troubles
 from slinky.bridge.node_writer import NodeWriter
 from slinky.bridge.settings import Settings
-from slinky.kube import Backoff, Cache, Change, Client, EventRecorder, KubeError, Node, WorkQueue
+from slinky.kube import Backoff, Cache, Change, Client, ConflictError, EventRecorder, KubeError, Node, WorkQueue
 from slinky.slurm import Pace, SlurmClient, SlurmError, UnavailableError
 
 __all__ = ["NodeController"]
@@ -191,7 +191,8 @@ class NodeController:
             if time.monotonic() - self._said_down < QUIET_SECONDS:
                 return
             self._said_down = time.monotonic()
-        log.warning("node %s: %s; failure %d, again in %.1f s", name, error, self._queue.agenda.failures(name), wait)
+        level = logging.INFO if isinstance(error, ConflictError) else logging.WARNING  # it has changed since it was judged
+        log.log(level, "node %s: %s; failure %d, again in %.1f s", name, error, self._queue.agenda.failures(name), wait)
 
     async def _look(self, name: str) -> bool:
         """Plan and act until there is nothing more to do. False where it should be looked at again later."""

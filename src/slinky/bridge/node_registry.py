@@ -17,14 +17,16 @@ from slinky.slurm import ConfigurationError, Node, NodeChange, NodeDescription, 
 __all__ = ["NodeRegistry"]
 
 NAMES_SECONDS = 10.0
+APART_SECONDS = 0.2
 MANY = 12  # who want a fresh look at once: a list of all is then cheaper than as many requests
 
 
 class _Together:
-    """Nodes for which the same is wanted while the last request is under way go together in the next one."""
+    """Nodes for which the same is wanted while the last request is under way, or was only just (`apart` seconds), go together in the next one."""
 
-    def __init__(self, send: Callable[[list[str], str], Awaitable[None]]) -> None:
-        self._send = send
+    def __init__(self, send: Callable[[list[str], str], Awaitable[None]], apart: float = APART_SECONDS) -> None:
+        self._send, self._apart = send, apart
+        self._sent_at = float("-inf")
         self._waiting: dict[str, str] = {}
         self._turn = asyncio.Lock()
 
@@ -34,7 +36,9 @@ class _Together:
             async with self._turn:
                 if self._waiting.get(name) != what:  # it went along with another's
                     return
+                await asyncio.sleep(max(0.0, self._sent_at + self._apart - time.monotonic()))
                 names = [other for other, same in self._waiting.items() if same == what]
+                self._sent_at = time.monotonic()
                 await self._send(names, what)
                 for done in names:
                     self._waiting.pop(done, None)
@@ -49,7 +53,7 @@ class NodeRegistry:
         self._slurm = slurm
         self._cluster = cluster
         nodes = slurm.nodes
-        self._marks = _Together(lambda names, mark: nodes.update(names, NodeChange(extra=mark)))
+        self._marks = _Together(lambda names, mark: nodes.update(names, NodeChange(extra=mark)), apart=0.0)
         self._drains = _Together(lambda names, reason: nodes.drain(names, reason))
         self._downs = _Together(lambda names, reason: nodes.down(names, reason))
         self._undrains = _Together(lambda names, _: nodes.undrain(names))
