@@ -18,7 +18,7 @@ from slinky.kube.objects import Taint
 
 __all__ = ["NodeWriter"]
 
-AT_ONCE = 8
+AT_ONCE = 16
 
 
 class NodeWriter:
