@@ -482,6 +482,24 @@ async def test_many_nodes_are_drained_and_resumed_in_few_calls(site: Site, names
     assert 2 <= await updates() - before < len(many)
 
 
+async def test_a_slurm_that_comes_back_with_an_old_state_is_not_taken_for_somebody_who_resumed_the_node(site: Site, names: Names) -> None:
+    (node,) = names(1)
+    await site.join(node)
+    state, old = "/var/lib/slurm/slurmctld", "/var/lib/slurm/old"
+    slurmctld = await site.sandbox.stop("slurmctld")
+    await site.sandbox.link.run("head", "cp", "-a", state, old)
+    await site.sandbox.link.start(slurmctld)
+    await site.until_slurm(node, lambda found: found.takes_jobs, "in use")
+    await site.cordon(node)
+    await site.until_slurm(node, drained_for("cordoned"), "drained")
+    await site.looked()
+    slurmctld = await site.sandbox.stop("slurmctld")
+    await site.sandbox.link.run("head", "sh", "-c", f"rm -rf {state} && mv {old} {state}")
+    await site.sandbox.link.start(slurmctld)
+    await site.until_slurm(node, drained_for("cordoned"), "drained again")
+    assert OVERRULED not in (await site.kube.get(NODES, node)).metadata.annotations
+
+
 async def test_a_slurm_that_comes_back_empty_finds_nodes_with_pods_drained_until_those_end(site: Site, names: Names) -> None:
     busy, idle = names(2)
     await site.join(busy, idle)

@@ -134,6 +134,8 @@ class NodeController:
                 self._resync_at = 0.0
             elif time.monotonic() >= self._resync_at:
                 try:
+                    if await self._registry.was_restarted():
+                        self._troubles.slurm_was_away()
                     await self._registry.load()
                 except SlurmError as error:
                     failures += 1
@@ -203,7 +205,10 @@ class NodeController:
         for _ in range(MOST_STEPS):
             now = self._view.of(name, self._nodes.get(name))
             if isinstance(now.due, Overruled):
-                self._troubles.overrule(name)
+                if await self._registry.was_restarted():
+                    self._troubles.slurm_was_away()
+                else:
+                    self._troubles.overrule(name)
                 continue
             mirror = await self._mirror(now)
             if not fresh and needs_a_fresh_look(now, mirror):

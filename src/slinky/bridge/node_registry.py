@@ -59,6 +59,7 @@ class NodeRegistry:
         self._undrains = _Together(lambda names, _: nodes.undrain(names))
         self._resumes = _Together(lambda names, _: nodes.resume(names))
         self._stale: set[str] = set()
+        self._started: int | None = None
         self._refreshing = asyncio.Lock()
         self._named: frozenset[str] = frozenset()
         self._named_at = float("-inf")
@@ -68,6 +69,12 @@ class NodeRegistry:
 
     async def load(self) -> None:
         self.held = {node.name: node for node in await self._slurm.nodes.all()}
+
+    async def was_restarted(self) -> bool:
+        """Whether slurmctld was started since this was last asked: it may have older states, and no request need have failed."""
+        found = (await self._slurm.diag()).req_time_start
+        before, self._started = self._started, found if isinstance(found, int) else None
+        return before is not None and before != self._started
 
     async def refresh(self, name: str) -> None:
         """As it is now, or a moment after it was asked for."""
