@@ -513,9 +513,9 @@ async def test_a_slurm_that_comes_back_empty_finds_nodes_with_pods_drained_until
     assert not found.is_busy
     pod = await site.kube.get(PODS, "outlives-slurm", "lab")
     assert pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
-    await site.pod("waits", busy)
     await site.looked()
-    assert not (await site.kube.get(PODS, "waits", "lab")).spec.node_name
+    assert drained_for("occupied")(await site.slurm.nodes.get(busy))
     await site.kube.delete(PODS, "outlives-slurm", "lab", grace_seconds=0)
     await site.until_slurm(busy, lambda found: "DRAIN" not in found.states, "in use")
-    await site.until_runs("waits")
+    await site.pod("next", busy)
+    await site.until_runs("next")

@@ -71,7 +71,6 @@ class NodeController:
         self._troubles = Troubles(settings.nodes, occupants, self._queue.add_after)
         self._writer = NodeWriter(kube, self._standings, settings.scheduler_name, settings.nodes.taint) if kube else None
         self._view = NodeLook(settings, cluster, self._registry, self._standings, self._renewals, self._troubles)
-        self._unseen: set[str] = set()  # made by us, and not followed yet
         self._said_down = float("-inf")
         self._resync_at = 0.0
 
@@ -204,7 +203,7 @@ class NodeController:
         await self._confirm(name)
         for _ in range(MOST_STEPS):
             now = self._view.of(name, self._nodes.get(name))
-            if isinstance(now.due, Overruled):
+            if isinstance(now.due, Overruled) and fresh:
                 if await self._registry.was_restarted():
                     self._troubles.slurm_was_away()
                 else:
@@ -233,18 +232,17 @@ class NodeController:
         return False
 
     async def _confirm(self, name: str) -> None:
-        """What was made and vanishes again before it is followed, following would never tell of."""
-        if name in self._registry.followed or name not in self._registry.held:
-            self._unseen.discard(name)
-        elif name in self._unseen:
-            await self._registry.refresh(name)
-            self._queue.add_after(name, 2 * self._pace.slowest)
+        """What was seen to change and changes back before it is followed, following would never tell of."""
+        called = self._view.called(name)
+        since = self._registry.ahead.get(called)
+        if since is not None and time.monotonic() - since >= self._pace.slowest:
+            await self._registry.refresh(called)
+        if since is not None and called in self._registry.ahead:
+            self._queue.add_after(name, self._pace.slowest)
 
     async def _act(self, name: str, called: str, action: NodeAction) -> str:
-        if isinstance(action, Create):
-            self._unseen.add(name)
-            self._queue.add_after(name, 2 * self._pace.slowest)
-        elif isinstance(action, Drain) and action.reason.startswith(RENEWING):
+        self._queue.add_after(name, self._pace.slowest)
+        if isinstance(action, Drain) and action.reason.startswith(RENEWING):
             self._renewals.begun(name)
         elif isinstance(action, Undrain | Resume | Delete):
             self._troubles.taken_back(name)

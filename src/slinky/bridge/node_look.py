@@ -88,6 +88,10 @@ class NodeLook:
             self._called[name] = called
             self._hybrids[called] = name
 
+    def called(self, name: str) -> str:
+        """In Slurm, of a name in Kubernetes."""
+        return self._called.get(name, name)
+
     def name_of(self, called: str) -> str:
         """In Kubernetes, of a name in Slurm."""
         return self._hybrids.get(called, called)

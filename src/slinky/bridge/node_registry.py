@@ -49,7 +49,10 @@ class _Together:
 class NodeRegistry:
     def __init__(self, slurm: SlurmClient, cluster: str) -> None:
         self.held: dict[str, Node] = {}
-        self.followed: set[str] = set()  # of these it is told when they go
+        self.ahead: dict[
+            str, float
+        ] = {}  # since when they are held otherwise than following last told: if they change back meanwhile, it never tells
+        self._told: dict[str, object] = {}
         self._slurm = slurm
         self._cluster = cluster
         nodes = slurm.nodes
@@ -101,17 +104,20 @@ class NodeRegistry:
             self.held.pop(name, None)
         else:
             self.held[name] = found
+        if _said(found) == self._told.get(name):
+            self.ahead.pop(name, None)
+        else:
+            self.ahead.setdefault(name, time.monotonic())
 
     async def follow(self, pace: Pace) -> AsyncIterator[tuple[str, bool]]:
         """The names of nodes that came, went or have another state, and whether Slurm could not be asked in between; for ever."""
-        self.followed.clear()
+        self._told.clear()
         async for transition in self._slurm.nodes.watch(pace):
             if transition.after is None:
-                self.held.pop(transition.name, None)
-                self.followed.discard(transition.name)
+                self._told.pop(transition.name, None)
             else:
-                self.held[transition.name] = transition.after
-                self.followed.add(transition.name)
+                self._told[transition.name] = _said(transition.after)
+            self._note(transition.name, transition.after)
             yield transition.name, transition.gap
 
     async def is_named(self, name: str) -> bool:
@@ -153,6 +159,11 @@ class NodeRegistry:
     async def delete(self, name: str) -> None:
         """Slurm itself refuses (2016) while a job is there."""
         await self._slurm.nodes.delete(name)
+
+
+def _said(found: Node | None) -> object:
+    """What following tells of."""
+    return None if found is None else (found.states, found.reason)
 
 
 def _names(expressions: Iterable[str]) -> set[str]:
