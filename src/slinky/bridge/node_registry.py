@@ -163,7 +163,7 @@ class NodeRegistry:
 
 def _said(found: Node | None) -> object:
     """What following tells of."""
-    return None if found is None else (found.states, found.reason)
+    return None if found is None else (frozenset(found.states), found.reason)
 
 
 def _names(expressions: Iterable[str]) -> set[str]:
