@@ -8,7 +8,7 @@ import pytest
 from slinky.bridge.keys import EXTERNAL_NODE
 from slinky.bridge.node_controller import NodeController
 from slinky.bridge.node_mark import mark_for
-from slinky.bridge.node_plan import LEAVING, RENEWING
+from slinky.bridge.node_reasons import LEAVING, RENEWING
 from slinky.bridge.settings import Settings
 from slinky.kube import Cache
 from slinky.kube import Node as KubeNode
@@ -60,6 +60,7 @@ async def test_a_node_that_a_live_job_names_is_not_deleted(reason: str, there: b
         nodes.put(a_node(cpus=4))
     controller = NodeController(nodes, slurm, Settings(partition="bridge"), "c1")  # type: ignore[arg-type]
     await controller._registry.load()
+    controller._look_at_all()
     if excluded == "n":
         assert not await controller._look("n")  # it is looked at again
     else:

@@ -163,7 +163,7 @@ def test_a_reserve_that_leaves_nothing_is_named() -> None:
 def test_without_the_label_nothing_is_wished_and_a_hybrid_node_is_left_alone() -> None:
     assert wish_of(None, SETTINGS) is None
     assert wish_of(a_node(labels={}), SETTINGS) is None
-    assert wish_of(a_node(labels={EXTERNAL_NODE: "", SLURM_NODE_NAME: "s1"}), SETTINGS) == Hybrid()
+    assert wish_of(a_node(labels={EXTERNAL_NODE: "", SLURM_NODE_NAME: "s1"}), SETTINGS) == Hybrid("s1")
 
 
 @given(cpu=st.integers(0, 300_000), memory=st.integers(0, 2**44), reserved=st.integers(0, 100))
@@ -176,3 +176,36 @@ def test_slurm_is_never_told_of_more_than_there_is(cpu: int, memory: int, reserv
         assert (found.cpus + reserved) * 1000 <= cpu
         assert (found.real_memory + reserved) * 1048576 <= memory
         assert found.cores_per_socket == found.cpus
+
+
+LAYOUT = Settings(nodes=NodeSettings(sockets_label="example.com/sockets", threads_label="example.com/threads"))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "labels", "expected"),
+    [
+        ("64", {}, "CPUs=64 Boards=1 SocketsPerBoard=1 CoresPerSocket=64 ThreadsPerCore=1"),
+        ("64", {"sockets": "2"}, "CPUs=64 Boards=1 SocketsPerBoard=2 CoresPerSocket=32 ThreadsPerCore=1"),
+        ("64", {"sockets": "2", "threads": "2"}, "CPUs=64 Boards=1 SocketsPerBoard=2 CoresPerSocket=16 ThreadsPerCore=2"),
+        ("63", {"sockets": "2"}, "CPUs=63 Boards=1 SocketsPerBoard=1 CoresPerSocket=63 ThreadsPerCore=1"),
+        ("63", {"sockets": "2", "threads": "2"}, "CPUs=62 Boards=1 SocketsPerBoard=1 CoresPerSocket=31 ThreadsPerCore=2"),
+    ],
+)
+def test_sockets_and_threads_are_told_where_labels_tell_them(cpus: str, labels: dict[str, str], expected: str) -> None:
+    named = {EXTERNAL_NODE: ""} | {f"example.com/{key}": value for key, value in labels.items()}
+    assert expected in line(a_node(allocatable={"cpu": cpus}, labels=named), LAYOUT)
+    assert f"CPUs={cpus} {SHAPE.format(cpus)}" in line(a_node(allocatable={"cpu": cpus}, labels=named)), "no setting names the labels"
+
+
+@pytest.mark.parametrize("said", ["0", "two", "-1", "65", "²"])
+def test_a_label_that_is_no_number_of_sockets_or_threads_is_refused(said: str) -> None:
+    assert "which is no number from 1 to 64" in refusal(a_node(labels={EXTERNAL_NODE: "", "example.com/threads": said}), LAYOUT)
+
+
+def test_topology_is_told_by_annotation_or_else_by_the_labels_that_the_site_names() -> None:
+    settings = Settings(nodes=NodeSettings(topology_labels={"example.com/rack": "topo-switch", "example.com/block": "topo-block"}))
+    labels = {EXTERNAL_NODE: "", "example.com/rack": "r1", "example.com/block": "b7"}
+    assert "Topology=topo-switch:r1,topo-block:b7" in line(a_node(labels=labels), settings)
+    assert "Topology=topo-switch:s9" in line(a_node(labels=labels, annotations={TOPOLOGY: "topo-switch:s9"}), settings)
+    assert "Topology=topo-switch:r1 " in line(a_node(labels=labels | {"example.com/block": ""}), settings) + " "
+    assert "Topology" not in line(a_node(labels=labels))

@@ -12,22 +12,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from slinky.bridge.node_description import Hybrid, Unregistrable, Wanted, Wish
 from slinky.bridge.node_mark import birth_reason, mark_for, owner_of
 from slinky.bridge.node_plan import (
-    LEAVING,
-    OURS,
-    RENEWING,
     Create,
     Delete,
+    Down,
     Drain,
     Mark,
     NodeAction,
     NodeSnapshot,
     Refuse,
+    Resume,
     Undrain,
     Update,
     Wait,
     has_same_shape,
     plan_node,
 )
+from slinky.bridge.node_reasons import LEAVING, OURS, RENEWING
 from slinky.slurm import Node, NodeDescription, NodeGres
 
 CLUSTER = "c1"
@@ -84,6 +84,8 @@ def test_a_node_that_leaves_is_drained_waited_for_and_deleted() -> None:
     assert plan_for(None, in_slurm(None, *DRAINED, reason=LEAVES)) == Delete(again=False)
     assert plan_for(None, in_slurm(None, *DRAINED, reason="admin")) == Delete(again=False)
     assert plan_for(None, in_slurm(None, "DOWN", "EXTERNAL")) == Delete(again=False)
+    cordoned = plan_for(None, in_slurm(None, *DRAINING, reason=f"{OURS} cordoned in Kubernetes"))
+    assert isinstance(cordoned, Drain) and cordoned.reason.startswith(LEAVING), "an uncordon must not bring it back while it leaves"
 
 
 def test_wanted_again_only_our_drain_is_undone() -> None:
@@ -145,7 +147,7 @@ def test_others_nodes_are_left_alone_and_the_name_is_refused(foreign: Node) -> N
     assert isinstance(plan_for(Wanted(described()), foreign), Refuse)
     assert isinstance(plan_for(Unregistrable("no"), foreign), Refuse)
     assert plan_for(None, foreign) is None
-    assert plan_for(Hybrid(), foreign) is None
+    assert plan_for(Hybrid("n"), foreign) is None
 
 
 def test_an_external_node_that_nobody_marked_is_taken_over_only_if_it_is_just_what_is_wanted() -> None:
@@ -162,9 +164,42 @@ def test_a_registered_node_that_cannot_be_described_any_more_stays_and_is_told_o
     assert plan_for(Unregistrable("no"), in_slurm(None, *DRAINED, reason=LEAVES)) == Delete(again=False)
 
 
+def test_one_that_something_is_against_is_drained_before_it_is_in_any_partition() -> None:
+    """Slurm makes no node drained, and gives it jobs at once."""
+    wanted, hold = Wanted(described()), f"{OURS} occupied: x"
+    made = plan_for(wanted, None, hold=hold)
+    assert isinstance(made, Create)
+    assert made.description.features == []
+    bare = msgspec.structs.replace(described(), features=[])
+    assert plan_for(wanted, in_slurm(bare), hold=hold) == Drain(hold)
+    update = plan_for(wanted, in_slurm(bare, *DRAINED, reason=hold), hold=hold)
+    assert isinstance(update, Update) and update.change.features == ["bridge"]
+    assert plan_for(wanted, in_slurm(None, *DRAINED, reason=hold), hold=hold) is None
+    assert plan_for(wanted, in_slurm(None, *DRAINED, reason=RENEWS), hold=hold) == Drain(hold), "not in use in between"
+
+
+def test_a_node_that_kubernetes_has_lost_is_put_down_so_that_its_jobs_let_it_go() -> None:
+    draining = in_slurm(None, *DRAINING, reason=LEAVES)
+    assert isinstance(plan_for(None, draining), Wait), "somebody may have made it anew in a moment"
+    assert isinstance(plan_for(None, in_slurm(None, *BUSY), lost=True), Drain)
+    down = plan_for(None, draining, lost=True)
+    assert isinstance(down, Down) and down.reason.startswith(LEAVING)
+    assert plan_for(None, in_slurm(None, "DOWN", "EXTERNAL", "DRAIN", reason=LEAVES), lost=True) == Delete(again=False)
+    assert plan_for(Wanted(described()), in_slurm(None, "DOWN", "EXTERNAL", "DRAIN", reason=LEAVES)) == Resume(), "it is there again"
+
+
+def test_other_sockets_or_threads_are_another_shape() -> None:
+    wanted = described()
+    wanted.sockets_per_board, wanted.cores_per_socket, wanted.threads_per_core = 2, 4, 1
+    assert has_same_shape(in_slurm(sockets=2, threads=1), wanted)
+    assert not has_same_shape(in_slurm(sockets=1, threads=1), wanted)
+    assert not has_same_shape(in_slurm(sockets=2, threads=2), wanted)
+    assert has_same_shape(in_slurm(sockets=2, threads=1), described()), "sockets that nobody asks for are no reason to make it anew"
+
+
 def test_a_hybrid_node_is_never_touched() -> None:
     for found in (None, in_slurm(), in_slurm(None, *DRAINED, reason=LEAVES), in_slurm(extra="")):
-        assert plan_for(Hybrid(), found) is None
+        assert plan_for(Hybrid("n"), found) is None
 
 
 class History(RuleBasedStateMachine):
@@ -189,7 +224,7 @@ class History(RuleBasedStateMachine):
 
     # What the world does
 
-    @rule(wish=st.sampled_from([None, Unregistrable("no"), Hybrid(), *(Wanted(described(c, f)) for c in (4, 8) for f in "ab")]))
+    @rule(wish=st.sampled_from([None, Unregistrable("no"), Hybrid("n"), *(Wanted(described(c, f)) for c in (4, 8) for f in "ab")]))
     def kubernetes_changes(self, wish: Wish) -> None:
         self.wish = wish
 

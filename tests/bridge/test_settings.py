@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slinky.bridge.settings import Settings, SettingsError
+from slinky.bridge.settings import NodeSettings, Settings, SettingsError
 from slinky.bridge.settings_file import load_settings
 from slinky.cli.bridge_options import Site
 
@@ -67,6 +67,11 @@ def test_the_namespace_that_the_bridge_finds_itself_in_is_refused_too(tmp_path: 
         ("admission: {url: 'http://x'}", "admission.url is 'http://x'; the API server calls https only"),
         ("nodes: {featureLabels: {zone: 'a|b'}}", "nodes.featureLabels.zone is 'a|b'; it must be what a feature"),
         ("nodes: {featureLabels: {a: z, b: z}}", "nodes.featureLabels.a is 'z', and so is another's"),
+        ("nodes: {maxRenewing: some}", "nodes.maxRenewing is 'some'; it must be a number, or a share such as 5%"),
+        ("nodes: {topologyLabels: {rack: ''}}", "nodes.topologyLabels.rack is ''; it must be the name of a topology"),
+        ("nodes: {flapChanges: 1}", "nodes.flapChanges is 1; it must be 2 or more"),
+        ("nodes: {notReadySeconds: -1}", "nodes.notReadySeconds is -1; it must be 0 or more"),
+        ("nodes: {taint: PreferNoSchedule}", "nodes.taint: Invalid enum value 'PreferNoSchedule'"),
         ("leader: {seconds: 1}", "leader.seconds is 1; it must be 3 or more"),
         ("gres: {cpu: gpu}", "gres.cpu: Slurm counts cpu by itself"),
         ("gres: {x/y: 'gpu:8'}", "gres.x/y is 'gpu:8'; it must be a GRES as Slurm names it"),
@@ -104,3 +109,8 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, said: str) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nosuch\.yaml cannot be read: No such file"):
         load_settings(tmp_path / "nosuch.yaml")
+
+
+def test_how_many_nodes_are_made_anew_at_once_is_a_number_or_a_share() -> None:
+    for said, registered, number in (("5%", 1000, 50), ("5%", 10, 1), ("100%", 7, 7), (3, 1000, 3), (0, 10, 1)):
+        assert NodeSettings(max_renewing=said).renewing_at_once(registered) == number

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.sandbox
 
 NUMBER = 32
 CLUSTER = "test"
-BRIDGE = Settings(partition="bridge", nodes=NodeSettings(settle_seconds=0.2))
+SOCKETS, THREADS = "example.com/sockets", "example.com/threads"
+BRIDGE = Settings(partition="bridge", nodes=NodeSettings(settle_seconds=0.2, sockets_label=SOCKETS, threads_label=THREADS, max_renewing=1))
 
 _numbers = itertools.count()
 
@@ -249,6 +250,16 @@ async def test_other_resources_are_registered_anew_when_the_jobs_have_ended(site
         await site.slurm.jobs.cancel(job)
         found = await site.until_in_slurm(node, lambda found: found.cpus == 32 and found.takes_jobs, "of 32 CPUs")
         assert found.gres == "gpu:4"
+
+
+async def test_sockets_and_threads_are_told_where_labels_tell_them_and_no_more_when_they_do_not(site: Site, node: str) -> None:
+    async with site.bridge():
+        await site.mark(node, labels={EXTERNAL_NODE: "", SOCKETS: "2", THREADS: "2"})
+        found = await site.until_in_slurm(node)
+        assert (found.cpus, found.sockets, found.cores, found.threads) == (64, 2, 16, 2)
+        await site.mark(node, labels={SOCKETS: None, THREADS: None})
+        found = await site.until_in_slurm(node, lambda found: found.threads == 1 and found.takes_jobs, "of one thread a core")
+        assert (found.cpus, found.sockets, found.cores) == (64, 1, 64)
 
 
 async def test_few_nodes_are_drained_at_once_to_be_registered_anew(site: Site) -> None:

@@ -10,11 +10,12 @@ import msgspec
 import pytest
 import yaml
 
+from slinky.bridge.keys import NODE_CONDITION, SLURM_NODE_NAME
 from slinky.bridge.volumes.stock import SELECTED_NODE
-from slinky.kube import PODS, Client, from_kubeconfig
+from slinky.kube import NODES, PODS, Client, from_kubeconfig
 from slinky.sandbox.bridge import SandboxBridge, bridge_settings
 from slinky.sandbox.handle import Sandbox
-from slinky.slurm import JobState
+from slinky.slurm import JobState, NodeDescription
 from tests.bridge_sandbox.conftest import Team, open_team
 from tests.bridge_sandbox.test_volumes import DRIVER, Storage
 from tests.conftest import CHECKOUT, Partition
@@ -57,6 +58,23 @@ async def with_volumes(team: Team) -> None:
             await storage.until_claim("never", "named a node", lambda claim: SELECTED_NODE in claim.metadata.annotations)
             await team.kube.delete(PODS, "never", team.namespace)
             await storage.until_claim("never", "named no node", lambda claim: SELECTED_NODE not in claim.metadata.annotations)
+
+
+async def with_a_node_that_slurm_drains(team: Team) -> None:
+    """Of one with a slurmd, so that no node of the sandbox's own is touched."""
+    name = "rights-1"
+    theirs = NodeDescription(name=name, external=False, address="10.201.9.9", cpus=2, real_memory=100, other={"State": "CLOUD"})
+    await team.slurm.nodes.create(theirs)
+    await team.kube.create(NODES.untyped, {"metadata": {"name": name, "labels": {SLURM_NODE_NAME: name}}})
+    await team.slurm.nodes.drain(name, "fan")
+
+    async def shown() -> bool:
+        node = await team.kube.get(NODES, name)
+        return node.spec.unschedulable and node.condition(NODE_CONDITION) is not None
+
+    await team.until(f"Node {name} was cordoned", shown)
+    await team.kube.delete(NODES, name)
+    await team.slurm.nodes.delete(name)
 
 
 async def test_the_rights_of_the_example_are_enough(sandbox: Sandbox, partition: Partition, tmp_path: Path) -> None:
@@ -105,6 +123,7 @@ async def test_the_rights_of_the_example_are_enough(sandbox: Sandbox, partition:
             await team.head("scancel", str((await team.job_of("cancelled")).job_id))
             await team.until_gone("cancelled")
             await with_volumes(team)
+            await with_a_node_that_slurm_drains(team)
         for part in ("run", "admission"):
             assert "orbidden" not in bridge.log(part)
     finally:

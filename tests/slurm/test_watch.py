@@ -42,3 +42,11 @@ def test_the_pace_is_fast_after_a_change_and_slows_down_to_its_limit(history: li
         assert 0.1 <= following <= 2
         assert following == 0.1 if changed else following >= last
         last = following
+
+
+@given(st.floats(0, 100), st.floats(0.01, 1))
+def test_looking_takes_no_more_than_its_share_of_the_time_and_never_waits_longer_than_half_a_minute(cost: float, share: float) -> None:
+    pace = Pace(fastest=2, slowest=5, share=share)
+    rest = pace.rest(2, cost)
+    assert 2 <= rest <= 30
+    assert rest == 30 or cost <= (cost + rest) * share * 1.000001

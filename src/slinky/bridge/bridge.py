@@ -198,8 +198,19 @@ class Bridge:
             if settings.gangs.write_status and played is None:
                 leadership.also(GroupStatus(kube, pods, watches.groups, settings.status, self._may_act).run, "group status")
             if settings.nodes.register:
-                controller = NodeController(nodes, slurm, settings, cluster, may_act=self._may_act, events=events, metrics=self._registry)
+                controller = NodeController(
+                    nodes,
+                    slurm,
+                    settings,
+                    cluster,
+                    kube=kube if played is None else None,
+                    occupants=watches.ledger.ours_on,
+                    may_act=self._may_act,
+                    events=events,
+                    metrics=self._registry,
+                )
                 leadership.also(controller.run, "nodes")
+                leadership.also_freed(controller.node_freed)
             volumes.changed = leadership.storage_changed
             watches.ledger.freed, watches.ledger.taken = leadership.node_freed, leadership.node_taken
             if events is not None:

@@ -82,6 +82,7 @@ class Leadership:
         self._window = window
         self._slurm_nodes = slurm_nodes
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+        self._freed: list[Callable[[str], None]] = []
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
         self._jobs = Jobs(slurm, self.poller, executor.site.cluster)
         directions = Directions(judgement, slurm_nodes, feature_labels or {})
@@ -118,10 +119,16 @@ class Leadership:
         """Something else that only a leader does, for ever."""
         self._others[name] = service
 
+    def also_freed(self, told: Callable[[str], None]) -> None:
+        """Who else wants to know of a node from which a pod is gone."""
+        self._freed.append(told)
+
     def node_freed(self, node: str) -> None:
         """A pod is gone from it."""
         self.reconciler.binder.node_freed(node)
         self.keeper.pods_changed()
+        for told in self._freed:
+            told(node)
 
     def node_taken(self, _: str) -> None:
         """A pod came onto it."""

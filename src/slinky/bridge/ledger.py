@@ -97,6 +97,10 @@ class Ledger:
         for answers in self._answers.values():
             answers.stale.add(node)
 
+    def ours_on(self, node: str) -> list[str]:
+        """Pods of the bridge's on a node, until their containers are gone."""
+        return [str(self._names[uid]) for uid in self._on.get(node, ()) if uid not in self._foreigners]
+
     def assume(self, pod: Pod, node: str) -> None:
         """We are binding it: it counts from now on."""
         if pod.metadata.uid not in self._counted:

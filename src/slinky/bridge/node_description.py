@@ -12,6 +12,7 @@ import msgspec
 
 from slinky.bridge.keys import EXTERNAL_NODE, EXTERNAL_NODE_PARTITIONS, SLURM_NODE_NAME, TOPOLOGY
 from slinky.bridge.label_features import features_from
+from slinky.bridge.node_settings import NodeSettings
 from slinky.bridge.quantities import QuantityError, quantity
 from slinky.bridge.settings import Settings
 from slinky.bridge.sink import address_of
@@ -44,7 +45,9 @@ class Unregistrable(msgspec.Struct, frozen=True):
 
 
 class Hybrid(msgspec.Struct, frozen=True):
-    """It has a slurmd of its own: Slurm's node is left alone, whatever it is called."""
+    """It has a slurmd of its own, under this name: its registration is left alone."""
+
+    name: str
 
 
 Wish = Wanted | Unregistrable | Hybrid | None
@@ -59,7 +62,7 @@ def wish_of(node: Node | None, settings: Settings) -> Wish:
     if node is None:
         return None
     if SLURM_NODE_NAME in node.metadata.labels:
-        return Hybrid()
+        return Hybrid(node.metadata.labels[SLURM_NODE_NAME] or node.metadata.name)
     if EXTERNAL_NODE not in node.metadata.labels:
         return None
     try:
@@ -75,21 +78,40 @@ def _description(node: Node, settings: Settings) -> NodeDescription:
         raise _CannotError(_too_little("CPUs", cpus, settings.nodes.reserved_cpus, "nodes.reservedCpus"))
     if memory < 1:
         raise _CannotError(_too_little("MiB of memory", memory, settings.nodes.reserved_memory_mib, "nodes.reservedMemoryMib"))
+    sockets, cores, threads = _layout(node, cpus, settings.nodes)
     sink = address_of(settings.nodes.sink) if settings.nodes.sink else None
     return NodeDescription(
         name=_name(node),
         address=sink[0] if sink else _address(node),
         port=sink[1] if sink else None,
-        cpus=cpus,
+        cpus=sockets * cores * threads,
         boards=1,
-        sockets_per_board=1,
-        cores_per_socket=cpus,
-        threads_per_core=1,
+        sockets_per_board=sockets,
+        cores_per_socket=cores,
+        threads_per_core=threads,
         real_memory=memory,
         features=_features(node, settings),
         gres=_gres(node, settings),
-        topology=_topology(node),
+        topology=_topology(node, settings.nodes),
     )
+
+
+def _layout(node: Node, cpus: int, settings: NodeSettings) -> tuple[int, int, int]:
+    """Sockets, cores of each, threads of each. Kubernetes itself does not know: it is told by labels that the site names, or each CPU is a core of one thread, for Slurm gives away whole cores.
+
+    CPUs that are no whole core are kept back; sockets that do not divide the cores are not told.
+    """
+    threads = _number(node, settings.threads_label, cpus)
+    cores = cpus // threads
+    sockets = _number(node, settings.sockets_label, cores)
+    return (sockets, cores // sockets, threads) if cores % sockets == 0 else (1, cores, threads)
+
+
+def _number(node: Node, label: str, most: int) -> int:
+    text = node.metadata.labels.get(label, "1") if label else "1"
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+        raise _CannotError(f"its label {label} is {text!r}, which is no number from 1 to {most}")
+    return int(text)
 
 
 def _name(node: Node) -> str:
@@ -151,8 +173,11 @@ def _features(node: Node, settings: Settings) -> list[str]:
     return list(dict.fromkeys([*features, *features_from(node.metadata.labels, settings.nodes.feature_labels)]))
 
 
-def _topology(node: Node) -> str:
-    text = node.metadata.annotations.get(TOPOLOGY, "").strip()
+def _topology(node: Node, settings: NodeSettings) -> str:
+    """By annotation, else by the labels that the site names."""
+    labels = node.metadata.labels
+    by_labels = ",".join(f"{name}:{labels[label]}" for label, name in settings.topology_labels.items() if labels.get(label))
+    text = node.metadata.annotations.get(TOPOLOGY, "").strip() or by_labels
     if text and not _TOPOLOGY.fullmatch(text):
         raise _CannotError(f"{text!r} (annotation {TOPOLOGY}) is no topology such as topo-switch:s1,topo-block:b1")
     return text

@@ -7,6 +7,7 @@ What must stay true, whatever happened before:
 - A node that is not marked as ours, or is not external, is never changed or removed. One that nobody marked is made ours only where it is exactly what would be registered.
 - A node is removed only when it takes no jobs and has none, and when no live job names it (Slurm would refuse every change of that job).
 - Only our own drain is undone.
+- A node that something is against (`hold`) takes no job between its making and its drain.
 """
 
 import re
@@ -16,18 +17,19 @@ import msgspec
 
 from slinky.bridge.node_description import Hybrid, Unregistrable, Wanted, Wish
 from slinky.bridge.node_mark import Owner, gres_of, mark_for, owner_of, topology_of
+from slinky.bridge.node_reasons import LEAVING, OURS, RENEWING, is_held_for, kind_of, takes_no_jobs
 from slinky.slurm import Node, NodeChange, NodeDescription
 
 __all__ = [
-    "LEAVING",
-    "RENEWING",
     "Create",
     "Delete",
+    "Down",
     "Drain",
     "Mark",
     "NodeAction",
     "NodeSnapshot",
     "Refuse",
+    "Resume",
     "Undrain",
     "Update",
     "Wait",
@@ -35,15 +37,11 @@ __all__ = [
     "plan_node",
 ]
 
-OURS = "slurm-bridge:"  # how the reason of every drain of the bridge's begins; the two below are the registration's own
-LEAVING = f"{OURS} leaving:"
-RENEWING = f"{OURS} renewing:"
-
 _GRES = re.compile(r"([^:,()]+)(?::([^:,()]+))?:(\d+)([KMGTP]?)(?:\([^)]*\))?")
 
 
 class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """`may_renew`: it may be drained now to be registered anew. `named`: some live job names it, to be used or to be left out."""
+    """`may_renew`: it may be drained now to be registered anew. `named`: some live job names it, to be used or to be left out. `hold`: the reason for which it must be drained before it takes its first job. `lost`: Kubernetes has had no such Node for a while."""
 
     name: str
     wish: Wish
@@ -51,6 +49,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     may_renew: bool = True
     named: bool = False
+    hold: str = ""
+    lost: bool = False
 
 
 class Create(msgspec.Struct, frozen=True):
@@ -75,6 +75,16 @@ class Undrain(msgspec.Struct, frozen=True):
     pass
 
 
+class Down(msgspec.Struct, frozen=True):
+    """Its jobs end, or go on without it."""
+
+    reason: str
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """From down as well as from drained."""
+
+
 class Delete(msgspec.Struct, frozen=True):
     """`again`: it is registered anew right after."""
 
@@ -94,7 +104,7 @@ class Wait(msgspec.Struct, frozen=True):
     why: str
 
 
-NodeAction = Create | Mark | Update | Drain | Undrain | Delete | Refuse | Wait
+NodeAction = Create | Mark | Update | Drain | Undrain | Down | Resume | Delete | Refuse | Wait
 
 
 def plan_node(now: NodeSnapshot) -> NodeAction | None:
@@ -102,7 +112,7 @@ def plan_node(now: NodeSnapshot) -> NodeAction | None:
     if isinstance(wish, Hybrid):
         return None
     if found is None:
-        return Create(wish.description) if isinstance(wish, Wanted) else _said(wish)
+        return Create(_at_birth(wish.description, now.hold)) if isinstance(wish, Wanted) else _said(wish)
     owner = owner_of(found, now.cluster)
     if not found.is_external or owner in ("other", "nobody"):
         return _of_others(now, found, wish, owner) if isinstance(wish, Wanted) else _said(wish)
@@ -110,9 +120,14 @@ def plan_node(now: NodeSnapshot) -> NodeAction | None:
         return Mark(_mark(now.cluster, wish.description) if isinstance(wish, Wanted) else mark_for(now.cluster))
     if isinstance(wish, Wanted):
         return _keep(now, found, wish.description)
-    if wish is None or _is_drained(found, LEAVING):
+    if wish is None or is_held_for(found, LEAVING):
         return _leave(now, found)
     return _said(wish)  # as it is registered, it stays
+
+
+def _at_birth(description: NodeDescription, hold: str) -> NodeDescription:
+    """Slurm makes no node drained. One that must not take a job is made without features, and so outside every partition, and gets them when it is drained."""
+    return msgspec.structs.replace(description, features=[]) if hold else description
 
 
 def _said(wish: Unregistrable | None) -> Refuse | None:
@@ -138,11 +153,15 @@ def _of_others(now: NodeSnapshot, found: Node, wish: Wanted, owner: Owner) -> No
 def _keep(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeAction | None:
     if not has_same_shape(found, wanted):
         return _renew(now, found, wanted)
+    if now.hold and not found.features and not takes_no_jobs(found):
+        return Drain(now.hold)
     change = _change(found, wanted, now.cluster)
     if change is not None:
         return Update(change)
-    if _is_drained(found, LEAVING) or _is_drained(found, RENEWING):
-        return Undrain()
+    if is_held_for(found, LEAVING, RENEWING):
+        if now.hold:
+            return Drain(now.hold)
+        return Resume() if found.is_down else Undrain()
     if missing := sorted(_left_out(found) & {gres.name for gres in wanted.gres}):
         return Refuse(
             f"node {now.name} is registered without {' and '.join(missing)}, which Slurm does not know: name it in GresTypes of slurm.conf, restart slurmctld, and take the node's label off and on again"
@@ -164,7 +183,7 @@ def _renew(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeActio
 
     A drain that is not ours would be lost with the node, so it is waited for. A node that only grew is not drained while it has jobs: what is registered is there.
     """
-    if not _takes_jobs(found):
+    if takes_no_jobs(found):
         if not found.reason.startswith(OURS):
             return Wait("resumed", f"it was drained or put down by somebody else ({found.reason or 'no reason given'})")
         return _wait_to_delete(now, found) or Delete(again=True)
@@ -176,8 +195,11 @@ def _renew(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeActio
 
 
 def _leave(now: NodeSnapshot, found: Node) -> NodeAction:
-    if _takes_jobs(found):
+    held_otherwise = kind_of(found) not in ("", LEAVING) and not found.is_down  # for what may be over before its jobs have ended
+    if held_otherwise or not takes_no_jobs(found):
         return Drain(f"{LEAVING} no Kubernetes node asks for it any more")
+    if now.lost and found.is_busy and not found.is_down:
+        return Down(f"{LEAVING} its Kubernetes node is gone")
     return _wait_to_delete(now, found) or Delete(again=False)
 
 
@@ -188,20 +210,13 @@ def _wait_to_delete(now: NodeSnapshot, found: Node) -> Wait | None:
     return Wait("free", "a live job names it, and could not be changed any more without it") if now.named else None
 
 
-def _takes_jobs(found: Node) -> bool:
-    return "DRAIN" not in found.states and not found.is_down
-
-
-def _is_drained(found: Node, reason: str) -> bool:
-    return "DRAIN" in found.states and found.reason.startswith(reason)
-
-
 def has_same_shape(found: Node, wanted: NodeDescription) -> bool:
     left_out = _left_out(found)
     gres = {kind: count for kind, count in _gres_wanted(wanted).items() if kind[0] not in left_out}
     if wanted.port is not None and found.port != wanted.port:
         return False  # the sink's, which cannot be changed either
-    return (found.cpus, found.real_memory, _gres_found(found)) == (wanted.cpus, wanted.real_memory, gres)
+    same_cores = found.threads in (0, wanted.threads_per_core or 1) and (wanted.sockets_per_board or 1) in (1, found.sockets)
+    return same_cores and (found.cpus, found.real_memory, _gres_found(found)) == (wanted.cpus, wanted.real_memory, gres)
 
 
 def _only_grew(found: Node, wanted: NodeDescription) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 
 from slinky.bridge.absence import AbsenceSettings
 from slinky.bridge.eviction_settings import EvictionSettings
+from slinky.bridge.node_settings import NodeSettings
 from slinky.bridge.policy_settings import PolicySettings, PriorityClass
 from slinky.bridge.sections import Help, Section
 from slinky.kube.objects import LabelSelector
@@ -95,44 +96,6 @@ class SlurmSettings(_Section, frozen=True):
     ] = msgspec.field(default_factory=lambda: ["slurm"])
     fastest_poll: Annotated[float, Help("Seconds between two looks at the jobs' states while something changes.")] = 0.03
     slowest_poll: Annotated[float, Help("The same while nothing does.")] = 1.0
-
-
-class NodeSettings(_Section, frozen=True):
-    """Kubernetes nodes with label `scheduler.slinky.slurm.net/external-node` are Slurm's external nodes."""
-
-    register: Annotated[bool, Help("Register labelled nodes in Slurm, and remove them again.")] = True
-    features: Annotated[
-        list[str],
-        Help(
-            "Features of nodes whose annotation `scheduler.slinky.slurm.net/external-node-partitions` names none; the default partition's name where this is empty."
-        ),
-    ] = []
-    feature_labels: Annotated[
-        dict[str, str],
-        Help(
-            "Node label → prefix: nodes get the feature `PREFIX=VALUE`, and what pods ask of that label is told to Slurm as a constraint instead of a list of nodes to leave out."
-        ),
-    ] = {}
-    reserved_cpus: Annotated[int, Help("CPUs of each node's allocatable that are kept from Slurm, for DaemonSets.")] = 0
-    reserved_memory_mib: Annotated[int, Help("The same for memory, in MiB.")] = 0
-    sink: Annotated[
-        str,
-        Help(
-            "`HOST:PORT` where `slinky sink` listens: nodes are registered with it as their address. GraceTime, suspend and gangs that give nodes back need one; without it the bridge does nothing that makes slurmctld speak to a node."
-        ),
-    ] = ""
-    gone_seconds: Annotated[
-        float,
-        Help(
-            "Pods that are being deleted on a node which has not been Ready for this long are let go, and their share of the job with them; so are all pods of a node that has been deleted for this long."
-        ),
-    ] = 300.0
-    settle_seconds: Annotated[
-        float,
-        Help(
-            "A registered node whose CPUs, memory or GPUs change is registered anew once they have been other for this long: a device plugin that restarts has none for a while."
-        ),
-    ] = 30.0
 
 
 class AdmissionSettings(_Section, frozen=True):

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from slinky.bridge.node_settings import NodeSettings
 from slinky.bridge.policy_settings import mistakes
 from slinky.bridge.settings import AdmissionSettings, Settings, SettingsError
 from slinky.bridge.sink import address_of
@@ -18,6 +19,7 @@ from slinky.bridge.sink import address_of
 __all__ = ["check_managed", "load_settings"]
 
 _GRES = re.compile(r"[A-Za-z][\w.-]*(:(?!\d+$)[\w.-]+)?")  # a type of digits only would be read as a number of them
+_SHARE = re.compile(r"\d{1,2}%|100%")
 _PREFIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/+-]*")
 
 
@@ -74,6 +76,7 @@ def _wrong(settings: Settings) -> Iterator[str]:
         except ValueError as error:
             yield f"nodes.sink: {error}"
     yield from _wrong_names(settings)
+    yield from _wrong_nodes(settings.nodes)
     yield from mistakes(settings.policy, settings.priority_classes)
     if settings.volumes.bind_seconds <= 0:
         yield f"volumes.bindSeconds is {settings.volumes.bind_seconds:g}; it must be more than 0, or no volume could ever be bound"
@@ -107,6 +110,19 @@ def _wrong_names(settings: Settings) -> Iterator[str]:
             yield f"nodes.featureLabels.{label} is {prefix!r}; it must be what a feature of Slurm's can begin with, such as zone"
         elif prefixes.count(prefix) > 1:
             yield f"nodes.featureLabels.{label} is {prefix!r}, and so is another's: their features could not be told apart"
+
+
+def _wrong_nodes(nodes: NodeSettings) -> Iterator[str]:
+    if isinstance(nodes.max_renewing, str) and not _SHARE.fullmatch(nodes.max_renewing):
+        yield f"nodes.maxRenewing is {nodes.max_renewing!r}; it must be a number, or a share such as 5%"
+    for label, topology in nodes.topology_labels.items():
+        if not _PREFIX.fullmatch(topology):
+            yield f"nodes.topologyLabels.{label} is {topology!r}; it must be the name of a topology of Slurm's, such as topo-switch"
+    if nodes.flap_changes < 2:
+        yield f"nodes.flapChanges is {nodes.flap_changes}; it must be 2 or more, or every node that was not ready once would count as flapping"
+    for name, number in {"notReadySeconds": nodes.not_ready_seconds, "flapSeconds": nodes.flap_seconds}.items():
+        if number < 0:
+            yield f"nodes.{name} is {number:g}; it must be 0 or more"
 
 
 def _wrong_admission(ours: AdmissionSettings) -> Iterator[str]:

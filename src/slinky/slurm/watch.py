@@ -7,6 +7,7 @@ other states), and `after` None where the job or node is gone and nobody knows h
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -46,7 +47,7 @@ class JobTransition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeTransition(msgspec.Struct, frozen=True, kw_only=True):
-    """`before` None: a new node, or the first word on it. `after` None: it was deleted."""
+    """Of its states, or of the reason that is given for them. `before` None: a new node, or the first word on it. `after` None: it was deleted."""
 
     name: str
     before: Node | None
@@ -62,12 +63,14 @@ class HasStates(Protocol):
 S = TypeVar("S", bound=HasStates)
 
 
-def changes(before: Mapping[str, S], after: Mapping[str, S]) -> list[tuple[str, S | None, S | None]]:
-    """Who is new, who has other states, who is gone. In the order of `after`, the gone ones last."""
+def changes(
+    before: Mapping[str, S], after: Mapping[str, S], told: Callable[[S], object] = lambda one: one.states
+) -> list[tuple[str, S | None, S | None]]:
+    """Who is new, who has other states (or whatever `told` gives), who is gone. In the order of `after`, the gone ones last."""
     found: list[tuple[str, S | None, S | None]] = []
     for key, now in after.items():
         then = before.get(key)
-        if then is None or then.states != now.states:
+        if then is None or told(then) != told(now):
             found.append((key, then, now))
     if len(before) != len(after) or len(found):
         found += [(key, then, None) for key, then in before.items() if key not in after]
@@ -111,7 +114,7 @@ async def watch_nodes(look_at_nodes: Callable[[], Awaitable[list[Node] | None]],
             last = {node.name: node for node in nodes}
         return last
 
-    async for changed, _, gap in _looks(look, pace):
+    async for changed, _, gap in _looks(look, pace, lambda node: (node.states, node.reason)):
         for name, then, now in changed:
             yield NodeTransition(name=name, before=then, after=now, gap=gap)
 
@@ -119,11 +122,14 @@ async def watch_nodes(look_at_nodes: Callable[[], Awaitable[list[Node] | None]],
 Changes = list[tuple[str, S | None, S | None]]
 
 
-async def _looks(look: Callable[[], Awaitable[dict[str, S]]], pace: Pace) -> AsyncIterator[tuple[Changes[S], dict[str, S], bool]]:
+async def _looks(
+    look: Callable[[], Awaitable[dict[str, S]]], pace: Pace, told: Callable[[S], object] = lambda one: one.states
+) -> AsyncIterator[tuple[Changes[S], dict[str, S], bool]]:
     """What changed, what is there now, and whether there was an outage; for ever. Outages are waited out."""
     before: dict[str, S] = {}
     pause, gap = pace.fastest, False
     while True:
+        began = time.monotonic()
         try:
             after = await look()
         except (UnavailableError, BadAnswerError) as error:
@@ -133,11 +139,12 @@ async def _looks(look: Callable[[], Awaitable[dict[str, S]]], pace: Pace) -> Asy
             await asyncio.sleep(pause)
             pause = pace.next(pause, changed=False)
             continue
-        changed = [] if after is before else changes(before, after)
+        cost = time.monotonic() - began
+        changed = [] if after is before else changes(before, after, told)
         yield changed, after, gap
         pause = pace.next(pause, bool(changed) or gap)
         before, gap = after, False
-        await asyncio.sleep(pause)
+        await asyncio.sleep(pace.rest(pause, cost))
 
 
 async def _ending(connection: Connection, label: str, before: JobStatus, gap: bool) -> JobTransition:

@@ -7,6 +7,7 @@ import pytest
 
 from slinky.bridge.eligibility import label_rules, node_refusal
 from slinky.bridge.eligibility.node_labels import said
+from slinky.bridge.keys import CORDONED_FOR_SLURM
 from slinky.kube.objects import NodeStatus
 from tests.bridge.eligibility.things import REQUIRED, World, a_node, a_pod
 
@@ -129,6 +130,19 @@ def test_comparing_tolerations_count_only_where_the_servers_have_them(operator: 
     node = a_node("kn1", taints=[f"sla={taint}:NoSchedule"])
     assert node_refusal(pod, node)
     assert (node_refusal(pod, node, comparing=True) == "") is tolerated
+
+
+def test_a_cordon_that_the_bridge_made_because_slurm_drained_the_node_is_no_refusal() -> None:
+    """Slurm gives no jobs to it anyway, and what waits for it must not be taken out of Slurm's queue."""
+    node = a_node("kn1", cordoned=True, taints=["node.kubernetes.io/unschedulable:NoSchedule"])
+    marked = msgspec.structs.replace(node.metadata, annotations={CORDONED_FOR_SLURM: "DRAIN: fan"})
+    assert node_refusal(a_pod(), msgspec.structs.replace(node, metadata=marked)) == ""
+    assert node_refusal(a_pod(), node) != ""
+    world = World()
+    world.nodes.put(node)
+    assert world.accepted(a_pod()) == set()
+    world.nodes.put(msgspec.structs.replace(node, metadata=marked))
+    assert world.accepted(a_pod()) == {"kn1"}
 
 
 def test_a_cordoned_node_takes_only_who_tolerates_the_cordon() -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from slinky.bridge.eligibility.node_features import feature_refusal, features_needed
 from slinky.bridge.eligibility.node_labels import Rules, follows, label_refusal, required_nodes, rules_of
 from slinky.bridge.eligibility.spread import Constraint, domains_of
-from slinky.bridge.eligibility.taints import taint_refusal, untolerated
+from slinky.bridge.eligibility.taints import is_cordoned_for_slurm, taint_refusal, taints_of, untolerated
 from slinky.kube import Cache, Change, Node, Pod
 from slinky.kube.objects import NodeSelector, Toleration
 
@@ -96,7 +96,7 @@ class NodeVerdicts:
 
 
 def _said(node: Node) -> object:
-    return node.spec.taints, node.spec.unschedulable, node.status.declared_features
+    return node.spec.taints, node.spec.unschedulable, is_cordoned_for_slurm(node), node.status.declared_features
 
 
 class _Answer:
@@ -125,4 +125,4 @@ class _Answer:
     def counts(self, node: Node, constraint: Constraint) -> bool:
         if constraint.by_affinity and not follows(node, self._rules):
             return False
-        return not constraint.by_taints or untolerated(node.spec.taints, self._tolerations, comparing=self._comparing) is None
+        return not constraint.by_taints or untolerated(taints_of(node), self._tolerations, comparing=self._comparing) is None

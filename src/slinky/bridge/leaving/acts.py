@@ -18,7 +18,7 @@ from slinky.bridge.keys import CORDONED_FOR_SLURM, FINALIZER, MANAGED_NODE, NODE
 from slinky.bridge.leaving.look import SECRETS, Looker
 from slinky.bridge.leaving.plan import Plan, Running, Waiting, plan_leaving
 from slinky.bridge.leaving.steps import Act, Clear, DeleteNode, DeletePod, Drain, EndJob, Evict, Left, LetGo, RemoveObject, Step, Undrain
-from slinky.bridge.node_plan import LEAVING
+from slinky.bridge.node_reasons import LEAVING
 from slinky.bridge.settings import Settings
 from slinky.bridge.standing import conditions_for
 from slinky.kube import NODES, PODS, Backoff, Client, ConflictError, KubeError, NotFoundError, PatchKind, Pod, TooManyRequestsError

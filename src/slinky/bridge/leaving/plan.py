@@ -43,7 +43,7 @@ from slinky.bridge.leaving.steps import (
     Undrain,
 )
 from slinky.bridge.node_mark import mark_for, owner_of
-from slinky.bridge.node_plan import OURS
+from slinky.bridge.node_reasons import OURS
 from slinky.bridge.standing import Standing
 from slinky.bridge.views import exit_code_of, exit_codes, job_id_of, pod_view
 from slinky.kube import Node, Pod
