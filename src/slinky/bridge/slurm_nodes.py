@@ -46,6 +46,7 @@ class SlurmNodes:
         self._reading = asyncio.Lock()
         self._told = True
         self._outdated = False
+        self.version = 0  # another when nodes are
         self.on_room: Callable[[], None] = lambda: None
 
     async def shortfall(self, job: JobDescription) -> Shortfall:
@@ -136,6 +137,7 @@ class SlurmNodes:
             self._rooms[name] = room_of(node)
         if self._rooms.get(name) != before:
             self._judged.clear()
+            self.version += 1
             if self._told:
                 self._told = False
                 asyncio.get_running_loop().call_soon(self._tell)
