@@ -10,6 +10,7 @@ from slinky.cli.bridge import bridge
 from slinky.cli.bridge_run import run
 from slinky.cli.demo import demo
 from slinky.cli.migrate import migrate
+from slinky.cli.prolog import prolog
 from slinky.cli.sandbox import sandbox
 from slinky.cli.sandbox_bridge import bridge as bridge_on_a_sandbox
 from slinky.cli.shadow import shadow_end, shadow_report
@@ -35,6 +36,7 @@ slinky.add_command(sandbox)
 slinky.add_command(demo)
 slinky.add_command(slurm)
 slinky.add_command(translate)
+slinky.add_command(prolog)
 bridge.add_command(run)
 bridge.add_command(uninstall)
 bridge.add_command(shadow_report)
