@@ -3,7 +3,6 @@
 A line is `+ NAME CPUS SECONDS` or `- NAME CPUS SECONDS`. Who is killed without a warning writes no end: the tests give everyone time for one.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
 from slinky.sandbox.handle import Sandbox
@@ -13,13 +12,14 @@ __all__ = ["History", "script"]
 FOLDER = "/var/tmp"
 
 
-def script(name: str, cpus: int, seconds: float, *, folder: str = FOLDER, slow: float = 0) -> str:
-    """A shell script that takes so long by itself, and when it is told to end `slow` seconds more."""
+def script(name: str, cpus: int, seconds: float, *, folder: str = FOLDER) -> str:
+    """A shell script that takes so long, or until the test lets it end; a polite request to end it ignores."""
     return f"""
         say() {{ read up rest < /proc/uptime; echo "$1 {name} {cpus} $up" >> {folder}/history; }}
-        trap 'sleep {slow}; say -; exit 0' TERM
+        trap '' TERM
         say +
-        sleep {seconds} & wait $!
+        left={round(seconds * 10)}
+        while [ $left -gt 0 ] && [ ! -e {folder}/end-{name} ]; do sleep 0.1; left=$((left - 1)); done
         say -
     """
 
@@ -37,9 +37,8 @@ class History:
     def __init__(self, sandbox: Sandbox, node: str) -> None:
         self._file = sandbox.folder / node / FOLDER.lstrip("/") / "history"
 
-    @property
-    def folder(self) -> Path:
-        return self._file.parent
+    def let_end(self, name: str) -> None:
+        (self._file.parent / f"end-{name}").touch()
 
     def lines(self) -> list[Line]:
         text = self._file.read_text() if self._file.exists() else ""

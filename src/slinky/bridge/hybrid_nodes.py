@@ -1,6 +1,6 @@
 """What is wrong with the names of hybrid nodes, told to people: an Event on each Node whose name in Slurm two claim, or that Slurm does not have.
 
-Comes in: the names that labels say, and Slurm's nodes, asked for only where there is such a label. Goes out: Events, each when it begins to be so, and one when it is over. What must stay true: nothing is decided here: who has no name on the other side gets no pods by that alone.
+Comes in: the names that labels say, and Slurm's nodes, asked for only where there is such a label or a node with a slurmd. Goes out: Events, each when it begins to be so, and one when it is over. What must stay true: nothing is decided here: who has no name on the other side gets no pods by that alone.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ __all__ = ["HybridNodes"]
 log = logging.getLogger(__name__)
 
 LABELS_SECONDS = 1.0  # how soon another label is looked at
-SLURM_SECONDS = 30.0  # how often Slurm is asked whether it has the nodes
+SLURM_SECONDS = 30.0  # how often Slurm is asked: it also brings nodes that the site added to a partition to the knowledge of all
 
 
 class HybridNodes:
@@ -46,10 +46,12 @@ class HybridNodes:
     async def _look(self) -> None:
         said = set(self._names.said.values())
         try:
+            if said or self._slurm_nodes.have_slurmds:
+                await self._slurm_nodes.refresh()
             unknown = await self._slurm_nodes.unknown(said) if said else frozenset[str]()
         except SlurmError as error:
             if not self._failing:
-                log.warning("Slurm cannot be asked whether it has the nodes that labels name (%s); again every %g s", error, SLURM_SECONDS)
+                log.warning("Slurm's nodes cannot be read (%s), which labels may name; again every %g s", error, SLURM_SECONDS)
             self._failing = True
             return
         self._failing = False

@@ -75,6 +75,15 @@ class SlurmNodes:
             await self._read(asyncio.get_running_loop().time())
         return self._rooms
 
+    @property
+    def have_slurmds(self) -> bool:
+        """Of those that are known: others than ours may come and go, and nothing tells it."""
+        return any(room.has_slurmd for room in self._rooms.values())
+
+    async def refresh(self) -> None:
+        """Raises SlurmError."""
+        await self._read(asyncio.get_running_loop().time())
+
     def outdate(self) -> None:
         """Something tells that Slurm has other nodes now, or will have in a moment."""
         self._outdated = True

@@ -14,7 +14,7 @@ PLACES = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin:/opt/slur
 UNKNOWN = "Invalid job id"
 # A job that is suspended keeps its place for when it goes on; pods cannot be made to give theirs up meanwhile.
 STATES = "--states=RUNNING,SUSPENDED,CONFIGURING"
-FORMAT = "--Format=JobID:16,AdminComment:32"  # cut to these widths, so that the second begins at a known place
+FORMAT = "--Format=JobID:16,admin_comment:32"  # cut to these widths, so that the second begins at a known place
 
 
 class SlurmSilentError(Exception):
