@@ -203,6 +203,7 @@ async def test_at_the_limit_the_node_is_drained_with_a_reason_that_names_the_pod
         told = await team.head("scontrol", "show", "node", "node-0")
         assert f"slinky prolog: job {next_job} waited 2 s for {team.namespace}/stays (job {job_id} does not have the node any more" in told
         assert node.began("refused") is None
+        await until_state(team, next_job, "PENDING")  # Slurm has it in its queue again
     finally:
         set_limit(hybrid, 300)
         node.let_end("stays")
