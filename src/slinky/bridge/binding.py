@@ -8,11 +8,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from slinky.bridge.directions import Judgement
 from slinky.bridge.executor import Executor
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.node_names import NodeNames
 from slinky.bridge.placement import Placement, PlacementError, Slot, assign, hetjob_slots, slots_of
 from slinky.bridge.plan import JobView, PodView
 from slinky.bridge.submission import Submission, task_annotations
@@ -45,7 +48,9 @@ class Binder:
         metrics: BridgeMetrics,
         wake: Callable[[WorkloadKey], None],
         volumes: VolumeBinder | None = None,
+        names: NodeNames | None = None,
     ) -> None:
+        self._names = names or NodeNames()
         self._executor = executor
         self._slurm = slurm
         self._ledger = ledger
@@ -113,23 +118,28 @@ class Binder:
                 return []
             gone = {f"gone {slot.rank}": slot.rank for slot in known.slots if slot.node not in nodes and slot.rank not in held.values()}
         placed = assign(known.slots, held | gone, starting, wished, components)
-        return [placement for placement in placed if placement.uid not in gone]
+        return [self._in_kubernetes(placement) for placement in placed if placement.uid not in gone]
+
+    def _in_kubernetes(self, placement: Placement) -> Placement:
+        host = self._names.in_kubernetes(placement.slot.node)
+        return placement if host == placement.slot.node else msgspec.structs.replace(placement, host=host)
 
     async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> dict[str, str]:
-        """Nodes that Kubernetes will not take a pod on, and why; where there is one, nothing was bound."""
+        """Nodes (by Slurm's names) that Kubernetes will not take a pod on, and why; where there is one, nothing was bound."""
         assert known.submission
         if refused := self._judged(placements, pods):
             wait_no_more(known)
             known.obstacle = "; ".join(refused.values())
             return refused
         by_node: dict[str, list[Pod]] = {}
+        in_slurm = {placement.node: placement.slot.node for placement in placements}
         for placement in placements:
             by_node.setdefault(placement.node, []).append(pods[placement.uid])
         for node, here in by_node.items():
             if obstacle := self._ledger.obstacle(node, here):
                 wait_no_more(known)
                 self._hold(key, node, obstacle, known, here)
-                return {node: obstacle} if self._held_for_long(node, here, known) else {}
+                return {in_slurm[node]: obstacle} if self._held_for_long(node, here, known) else {}
         outcome = (
             await self._volumes.bind(key, [(pods[placement.uid], placement.node) for placement in placements]) if self._volumes else None
         )
@@ -140,7 +150,7 @@ class Binder:
         wait_no_more(known)
         if isinstance(outcome, NodeRefused):
             known.obstacle = outcome.why
-            return {outcome.node: outcome.why}
+            return {in_slurm.get(outcome.node, outcome.node): outcome.why}
         known.obstacle, known.obstacle_since, known.requeues, known.rejected = "", 0.0, 0, ""
         for placement in placements:
             self._ledger.assume(pods[placement.uid], placement.node)
@@ -154,11 +164,13 @@ class Binder:
 
     def _judged(self, placements: Sequence[Placement], pods: Mapping[str, Pod]) -> dict[str, str]:
         """All together: each may have to do with the others."""
+        if strange := [placement.slot.node for placement in placements if not placement.node]:
+            return {name: self._names.why_unknown(name) for name in strange}
         found = self._judgement.first_refusal([(pods[placement.uid], placement.node) for placement in placements])
         if found is None:
             return {}
         pod, why = found
-        return {placement.node: why for placement in placements if placement.uid == pod.metadata.uid}
+        return {placement.slot.node: why for placement in placements if placement.uid == pod.metadata.uid}
 
     def _held_for_long(self, node: str, pods: Sequence[Pod], known: Known) -> bool:
         """Somebody else's pods, who show no sign of going: not worth an allocation that others could use."""

@@ -19,6 +19,7 @@ from slinky.bridge.absence_alarm import AbsenceAlarm, AbsenceGauges
 from slinky.bridge.checkpoint import Checkpoints, signals_counter
 from slinky.bridge.executor import Executor
 from slinky.bridge.group_status import GroupStatus
+from slinky.bridge.hybrid_nodes import HybridNodes
 from slinky.bridge.keeping import says_other
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.metrics import BridgeMetrics
@@ -175,13 +176,14 @@ class Bridge:
             return VolumeBinder(volumes, nodes, StorageActs(kube, self._may_act), settings.volumes.bind_seconds)
 
         def lead() -> Leadership:
+            slurm_nodes = SlurmNodes(slurm)
             leadership = Leadership(
                 executor,
                 slurm,
                 watches.membership,
                 watches.groups.get,
                 watches.ledger,
-                SlurmNodes(slurm),
+                slurm_nodes,
                 watches.judgement,
                 Window(settings.windows.namespace, settings.windows.total, watches.grants.window),
                 teller(),
@@ -194,7 +196,10 @@ class Bridge:
                 eviction=settings.eviction,
                 sink=settings.nodes.sink,
                 absence=settings.absence,
+                names=watches.names,
+                hybrid_devices=settings.hybrid.devices == "allow",
             )
+            leadership.also(HybridNodes(watches.names, nodes, slurm_nodes, events, self._may_act).run, "hybrid nodes")
             if settings.gangs.write_status and played is None:
                 leadership.also(GroupStatus(kube, pods, watches.groups, settings.status, self._may_act).run, "group status")
             if settings.nodes.register:

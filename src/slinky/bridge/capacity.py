@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from slinky.bridge.label_features import is_plain
+from slinky.bridge.node_mark import registrar_of
 from slinky.bridge.task import PerTask, per_task
 from slinky.slurm import JobDescription, Node, expand
 
@@ -22,16 +23,19 @@ UNLIMITED = 1 << 62
 
 
 class NodeRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node has in all, whoever uses it now. `gres` by name, and by name:type."""
+    """What a node has in all, whoever uses it now. `gres` by name, and by name:type. `registrar` is the Kubernetes cluster whose bridge registered it, if one did."""
 
     partitions: frozenset[str]
     cpus: int
     memory: int
     gres: Mapping[str, int]
     features: frozenset[str] = frozenset()
+    has_slurmd: bool = False
+    registrar: str = ""
 
 
 def room_of(node: Node) -> NodeRoom:
+    registrar = registrar_of(node)
     gres: dict[str, int] = {}
     for word in filter(None, re.sub(r"\([^)]*\)", "", node.gres or "").split(",")):
         names, count = _parts(word)
@@ -43,6 +47,8 @@ def room_of(node: Node) -> NodeRoom:
         memory=node.real_memory,
         gres=gres,
         features=frozenset(node.active_features or node.features),
+        has_slurmd=not node.is_external and not registrar,
+        registrar=registrar,
     )
 
 

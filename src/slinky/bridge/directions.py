@@ -12,7 +12,9 @@ import msgspec
 from slinky.bridge.eligibility import within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
 from slinky.bridge.gang_admission import UNMAPPED
+from slinky.bridge.node_names import NodeNames
 from slinky.bridge.slurm_nodes import SlurmNodes
+from slinky.bridge.strangers import asks_for_devices, strangers, with_devices_of_two
 from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, where
 from slinky.bridge.workload import Workload
 from slinky.kube import Pod
@@ -76,10 +78,25 @@ def one_of_each(pods: Sequence[Pod]) -> Sequence[Pod]:
 
 
 class Directions:
-    def __init__(self, judgement: Judgement, slurm_nodes: SlurmNodes, labels: Mapping[str, str]) -> None:
+    """`names` tells which of Slurm's nodes are Kubernetes'; without it all are, by the same names. `cluster` is our own. `hybrid_devices`: who asks for devices may go to nodes with a slurmd too."""
+
+    def __init__(
+        self,
+        judgement: Judgement,
+        slurm_nodes: SlurmNodes,
+        labels: Mapping[str, str],
+        names: NodeNames | None = None,
+        *,
+        cluster: str = "",
+        hybrid_devices: bool = True,
+    ) -> None:
         self._judgement = judgement
         self._slurm_nodes = slurm_nodes
         self._labels = labels
+        self._names = names
+        self._cluster = cluster
+        self._hybrid_devices = hybrid_devices
+        self._strangers: tuple[tuple[int, int], Mapping[str, str], Mapping[str, str]] = ((-1, -1), {}, {})
 
     async def of(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, float]) -> list[Whereabouts]:
         """Of the jobs (several for a hetjob) that are described by `jobs` and are for those pods. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
@@ -111,9 +128,21 @@ class Directions:
     async def _of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, float], one_of: str) -> Whereabouts:
         now = asyncio.get_running_loop().time()
         refusals = [*map(self._judgement.refusals, one_of_each(pods))]
+        if self._names is not None:
+            refusals = [*map(self._names.all_in_slurm, refusals), *await self._left_out(self._names, job)]
         refusals.append({node: f"node {node} did not work out a while ago" for node, until in avoided.items() if until > now})
         if not any(refusals) and not self._labels and not one_of:
             return EVERYWHERE
         partition = job.partition or ""
         rooms = await self._slurm_nodes.rooms_of(partition)
         return where(pods, refusals, rooms, partition=partition, said=job.constraints or "", mapped=self._labels, one_of=one_of)
+
+    async def _left_out(self, names: NodeNames, job: JobDescription) -> list[Mapping[str, str]]:
+        """Slurm's nodes that are not for this job whatever Kubernetes says: reckoned anew only when nodes have changed on either side."""
+        rooms = await self._slurm_nodes.rooms_of(job.partition or "")
+        versions = self._slurm_nodes.version, names.version
+        if self._strangers[0] != versions:
+            doubled = {} if self._hybrid_devices else with_devices_of_two(rooms)
+            self._strangers = (versions, strangers(rooms, names, self._cluster), doubled)
+        _, unknown, shared = self._strangers
+        return [unknown, shared] if shared and asks_for_devices(job) else [unknown]

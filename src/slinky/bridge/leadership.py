@@ -27,6 +27,7 @@ from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_loss import NodeLoss
+from slinky.bridge.node_names import NodeNames
 from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Reconciler
@@ -74,6 +75,8 @@ class Leadership:
         eviction: EvictionSettings | None = None,
         sink: str = "",
         absence: AbsenceSettings | None = None,
+        names: NodeNames | None = None,
+        hybrid_devices: bool = True,
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -85,7 +88,9 @@ class Leadership:
         self._freed: list[Callable[[str], None]] = []
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
         self._jobs = Jobs(slurm, self.poller, executor.site.cluster)
-        directions = Directions(judgement, slurm_nodes, feature_labels or {})
+        directions = Directions(
+            judgement, slurm_nodes, feature_labels or {}, names, cluster=executor.site.cluster, hybrid_devices=hybrid_devices
+        )
         self.reconciler = Reconciler(
             executor,
             membership,
@@ -93,7 +98,7 @@ class Leadership:
             self._jobs,
             self.poller,
             Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics, grants),
-            lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake, volumes),
+            lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake, volumes, names),
             window,
             teller,
             metrics,

@@ -127,7 +127,7 @@ class Known(msgspec.Struct, gc=False):
     written: Written = msgspec.field(default_factory=Written)
     where: list[Whereabouts] | None = None  # what its job was told about where it may go, each of a hetjob's
     depends_on_pods: bool = False  # where it may go depends on the pods that are there
-    avoided: dict[str, float] = {}  # nodes that did not work out, until when
+    avoided: dict[str, float] = {}  # nodes, by Slurm's names, that did not work out, until when
     rejected: str = ""  # why the nodes that its job was given did not
     unplaceable: str = ""  # why its pods have no places in what its job was given
     doubts: int = 0  # submits in a row that Slurm refused for what may only be known wrongly here

@@ -12,7 +12,7 @@ import msgspec
 
 from slinky.slurm import Node
 
-__all__ = ["Owner", "birth_reason", "gres_of", "mark_for", "owner_of", "topology_of"]
+__all__ = ["Owner", "birth_reason", "gres_of", "mark_for", "owner_of", "registrar_of", "topology_of"]
 
 VERSION = 1
 
@@ -44,6 +44,14 @@ def owner_of(node: Node, cluster: str) -> Owner:
     if node.reason == birth_reason(cluster):
         return "born"
     return "other" if node.reason.startswith(birth_reason("")) else "nobody"
+
+
+def registrar_of(node: Node) -> str:
+    """The cluster whose bridge registered it; "" where none did."""
+    if node.extra:
+        mark = _read(node.extra)
+        return mark.cluster if mark else ""
+    return node.reason.removeprefix(birth_reason("")) if node.reason.startswith(birth_reason("")) else ""
 
 
 def topology_of(node: Node) -> str:

@@ -17,7 +17,7 @@ __all__ = ["Placement", "PlacementError", "Slot", "assign", "hetjob_slots", "slo
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """A task's place in the job: its number in the job, its number on its node, and Slurm's indices of its devices by GRES name. `component` is the number of its component in a hetjob."""
+    """A task's place in the job: its number in the job, its number on its node (by Slurm's name), and Slurm's indices of its devices by GRES name. `component` is the number of its component in a hetjob."""
 
     node: str
     rank: int
@@ -27,14 +27,16 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod in its slot."""
+    """A pod in its slot. `host` is the Kubernetes Node that the slot's node is, where that is another name; "" where there is none."""
 
     uid: str
     slot: Slot
+    host: str | None = None
 
     @property
     def node(self) -> str:
-        return self.slot.node
+        """In Kubernetes."""
+        return self.slot.node if self.host is None else self.host
 
 
 class PlacementError(Exception):

@@ -10,6 +10,7 @@ import msgspec
 
 from slinky.bridge.absence import AbsenceSettings
 from slinky.bridge.eviction_settings import EvictionSettings
+from slinky.bridge.hybrid_settings import HybridSettings
 from slinky.bridge.node_settings import NodeSettings
 from slinky.bridge.policy_settings import PolicySettings, PriorityClass
 from slinky.bridge.sections import Help, Section
@@ -212,6 +213,7 @@ class Settings(_Section, frozen=True):
     ] = False
     shadow_report_seconds: Annotated[float, Help("How often shadow mode writes its report, the ConfigMap `slurm-bridge-shadow`.")] = 60.0
     volumes: Annotated[VolumeSettings, Help("Pods with volume claims.")] = VolumeSettings()
+    hybrid: Annotated[HybridSettings, Help("Nodes with a slurmd beside the kubelet.")] = HybridSettings()
     namespace: Annotated[
         str, Help("Namespace of the bridge itself, for its Lease, Secret and Service; the pod's own where it is empty, else `slinky`.")
     ] = ""

@@ -46,6 +46,7 @@ class SlurmNodes:
         self._reading = asyncio.Lock()
         self._told = True
         self._outdated = False
+        self.version = 0  # another when nodes are
         self.on_room: Callable[[], None] = lambda: None
 
     async def shortfall(self, job: JobDescription) -> Shortfall:
@@ -73,6 +74,15 @@ class SlurmNodes:
         if not self._rooms or not known or self._outdated:
             await self._read(asyncio.get_running_loop().time())
         return self._rooms
+
+    @property
+    def have_slurmds(self) -> bool:
+        """Of those that are known: others than ours may come and go, and nothing tells it."""
+        return any(room.has_slurmd for room in self._rooms.values())
+
+    async def refresh(self) -> None:
+        """Raises SlurmError."""
+        await self._read(asyncio.get_running_loop().time())
 
     def outdate(self) -> None:
         """Something tells that Slurm has other nodes now, or will have in a moment."""
@@ -136,6 +146,7 @@ class SlurmNodes:
             self._rooms[name] = room_of(node)
         if self._rooms.get(name) != before:
             self._judged.clear()
+            self.version += 1
             if self._told:
                 self._told = False
                 asyncio.get_running_loop().call_soon(self._tell)

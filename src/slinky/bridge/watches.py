@@ -21,6 +21,7 @@ from slinky.bridge.groups import PodGroups
 from slinky.bridge.judgement import KubernetesJudgement
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.membership import Membership
+from slinky.bridge.node_names import NodeNames
 from slinky.bridge.policy import Policy
 from slinky.bridge.settings import Settings
 from slinky.bridge.shadow_cluster import ShadowCluster
@@ -95,6 +96,7 @@ class Watches:
         self.volumes = Volumes(self._storage.caches, (self.pods, others), touched, self._storage.trouble)
         surroundings.filters.append(self.volumes.judge)
         self.judgement = KubernetesJudgement(surroundings, self.ledger)
+        self.names = NodeNames(self.nodes.cache)
 
     async def fill(self, stack: AsyncExitStack, health: HealthServer) -> None:
         """Until all is known; they are followed until `stack` ends."""

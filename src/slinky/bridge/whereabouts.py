@@ -60,6 +60,8 @@ def where(
     if not refused and constraint.is_anything and not same:
         return EVERYWHERE
     kept_out = {name for name, room in nodes.items() if not constraint.holds(room.features)}
+    if any(nodes[name].has_slurmd and name not in refused for name in kept_out):
+        constraint, kept_out = ANYWHERE, set()  # its features are the site's, not ours: it has the labels, and Slurm is not told so
     if nodes and len(kept_out | refused.keys()) == len(nodes):
         return Whereabouts(nowhere=_in_words(partition, nodes, refused))
     own = _joinable(said)

@@ -13,6 +13,7 @@ COMMANDS = {
     "bridge": "slinky.cli.bridge:bridge",
     "demo": "slinky.cli.demo:demo",
     "migrate": "slinky.cli.migrate:migrate",
+    "prolog": "slinky.cli.prolog:prolog",
     "sandbox": "slinky.cli.sandbox:sandbox",
     "sink": "slinky.cli.sink:sink",
     "slurm": "slinky.cli.slurm:slurm",
