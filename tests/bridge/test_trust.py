@@ -5,6 +5,7 @@ import asyncio
 from slinky.bridge.keys import JOB_ID
 from slinky.bridge.memory import SETTLE_SECONDS
 from slinky.bridge.plan import Outcome
+from slinky.bridge.poller import START_SECONDS
 from slinky.bridge.workload import WorkloadKey
 from slinky.slurm import Job
 from tests.bridge.both_sides import World, runs, told
@@ -126,9 +127,13 @@ def test_a_restart_that_nobody_noticed_is_noticed_before_a_job_is_ended_or_bound
         world.make("waits")
         await world.until(lambda: world.pod("waits").metadata.labels == {JOB_ID: "2"})
         world.started = 2
+        world.poller._start_at -= START_SECONDS  # a restart takes that long
         for job_id in (1, 2):
             world.held[job_id] = Job(job_id=job_id, job_states=["RUNNING"], flags=["EXTERNAL_JOB"], admin_comment="somebody's")
         world.ends("runs", "Succeeded")
+        await asyncio.sleep(6)
+        for key in world.loop.known:  # as after each outage
+            world.loop.queue.add(key)
         await world.until(lambda: not world.pod("runs").metadata.finalizers)
         await world.until(lambda: world.pod("waits").metadata.labels == {JOB_ID: "3"})
         assert world.acts == ["submit 1 x1", "bind runs", "submit 2 x1", "submit 3 x1"]

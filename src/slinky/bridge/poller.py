@@ -22,6 +22,7 @@ __all__ = ["JobPoller", "PollTimes", "next_pause"]
 log = logging.getLogger(__name__)
 
 
+IDLE_START_SECONDS = 5.0  # how often that is asked where nobody has to know
 START_SECONDS = 1.0  # how long it is good enough to know that slurmctld was not restarted
 
 
@@ -137,6 +138,8 @@ class JobPoller:
             await self._sleep(pause)
 
     async def _look(self) -> bool:
+        if asyncio.get_running_loop().time() - self._start_at >= IDLE_START_SECONDS:
+            await self.confirm()  # those whose job was lost are not followed, and it may be back
         asked = self._due()
         if not asked:
             return False
