@@ -1,0 +1,171 @@
+"""One run: a sandbox, the bridge on it, its users, the faults, and then the verdict.
+
+Comes in: a `Plan`, all of which follows from a seed. Goes out: a `Report`, and in its folder the journal of faults, the history of both sides and the processes' logs. What must stay true: nothing of it outlives the run, however it ends;
+after the last fault the run waits until everything is over, a minute at most for what the bridge owes, and only then takes the last look.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+
+from slinky.kube import NAMESPACES as NAMESPACE_OBJECTS
+from slinky.kube import Client, from_kubeconfig
+from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.shape import Shape
+from tests.chaos.history import History, LiveJob, write_history
+from tests.chaos.invariants import SETTLE_SECONDS, check, jobs_and_pods_agree
+from tests.chaos.journal import Journal
+from tests.chaos.lines import Lines, kube_context
+from tests.chaos.lives import lives
+from tests.chaos.nodes import Nodes
+from tests.chaos.observer import Observer
+from tests.chaos.old_state import OldState
+from tests.chaos.processes import ADMISSION, CLUSTER, RUNNERS, Processes
+from tests.chaos.report import Report, fates
+from tests.chaos.schedule import REQUEST_KINDS, Fault, schedule
+from tests.chaos.servers import Servers
+from tests.chaos.slurm_side import has_all_ends, live_jobs, records
+from tests.chaos.users import Users
+from tests.chaos.workload import NAMESPACES, NODE_CPUS, NODE_GPUS, Arrival, arrivals
+
+__all__ = ["SHAPE", "Plan", "chaos"]
+
+SHAPE = Shape(nodes=8, node_cpus=NODE_CPUS, node_memory_mib=64 * 1024, node_gpus=NODE_GPUS, addons=("jobset", "podgroup"), register=False)
+LOOK_SECONDS = 0.5
+ACCOUNTING_SECONDS = 30.0
+READY_SECONDS = 60.0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """`faults_per_second` of single requests; `arrivals_per_second` of what users make."""
+
+    seed: int
+    seconds: float = 60.0
+    faults_per_second: float = 8.0
+    arrivals_per_second: float = 2.0
+    old_state: bool = False
+
+    @property
+    def faults(self) -> list[Fault]:
+        return schedule(self.seed, self.seconds, self.faults_per_second, old_state=self.old_state)
+
+    @property
+    def arrivals(self) -> list[Arrival]:
+        return arrivals(self.seed, self.seconds, self.arrivals_per_second)
+
+
+async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str], None] = lambda _: None) -> Report:
+    """On a sandbox of `SHAPE` that nobody else uses."""
+    folder.mkdir(parents=True, exist_ok=True)
+    began = time.time()
+    async with AsyncExitStack() as stack:
+        journal = stack.enter_context(Journal(folder / "faults.jsonl"))
+        lines = await stack.enter_async_context(Lines(sandbox, journal, (*RUNNERS, ADMISSION)))
+        kube = await stack.enter_async_context(Client(from_kubeconfig(sandbox.kubeconfig)))
+        observer = await stack.enter_async_context(Observer(sandbox.kube_server, kube_context(sandbox), NAMESPACES))
+        processes = Processes(sandbox, folder, lines, kube)
+        nodes = Nodes(sandbox, kube, observer, journal)
+        servers = Servers(sandbox, kube, lines, processes, nodes, journal, OldState(sandbox, folder))
+        for name in NAMESPACES:
+            await kube.create(NAMESPACE_OBJECTS.untyped, {"metadata": {"name": name}})
+        await nodes.label_all()
+        async with processes:
+            await _nodes_registered(sandbox)
+            say("the bridge runs; users and faults begin")
+            await _storm(plan, Users(kube, journal), lines, servers, say)
+            lines.disarm()
+            say(f"{sum(journal.counts.values())} faults; waiting until all is over")
+            live = await _settled(sandbox, observer, journal)
+        history = await _history(sandbox, observer, journal, live, began)
+    write_history(history, folder / "history.json")
+    return Report(
+        seed=plan.seed,
+        seconds=plan.seconds,
+        faults=dict(journal.counts),
+        invariants=check(history),
+        lives=fates(history),
+        jobs=sum(job.cluster == CLUSTER for job in history.jobs),
+        took=time.time() - began,
+        settled_after=history.settled_at - history.last_fault,
+        gaps=observer.gaps,
+        troubles=(*processes.crashes, *processes.troubles()),
+    )
+
+
+async def _nodes_registered(sandbox: Sandbox) -> None:
+    async def there() -> bool:
+        told = await sandbox.link.run("head", "sinfo", "-h", "-N", "-p", "bridge", "-t", "idle", "-o", "%N")
+        return len(told.split()) == sandbox.record.shape.nodes
+
+    await sandbox.until("slurmctld", "all nodes were registered", there, READY_SECONDS)
+
+
+async def _storm(plan: Plan, users: Users, lines: Lines, servers: Servers, say: Callable[[str], None]) -> None:
+    """All that was planned, each at its time, and until all of it is done."""
+    began = time.monotonic()
+
+    async def at(second: float, deed: Callable[[], Awaitable[None]]) -> None:
+        await asyncio.sleep(max(0.0, began + second - time.monotonic()))
+        await deed()
+
+    async def arm(fault: Fault) -> None:
+        lines.arm(fault)
+
+    async def progress() -> None:
+        while True:
+            await asyncio.sleep(30)
+            say(f"{time.monotonic() - began:.0f} s")
+
+    ticker = asyncio.create_task(progress())
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for arrival in plan.arrivals:
+                tasks.create_task(at(arrival.at, lambda arrival=arrival: users.live(arrival)))  # type: ignore[misc]
+            for fault in plan.faults:
+                deed = arm if fault.kind in REQUEST_KINDS else servers.strike
+                tasks.create_task(at(fault.at, lambda fault=fault, deed=deed: deed(fault)))  # type: ignore[misc]
+    finally:
+        ticker.cancel()
+        await asyncio.gather(ticker, return_exceptions=True)
+
+
+async def _settled(sandbox: Sandbox, observer: Observer, journal: Journal) -> Sequence[LiveJob]:
+    """What slurmctld has when all is over but for those who stay, twice in a row; or after a minute, be it over or not."""
+    deadline, quiet = journal.last + SETTLE_SECONDS, 0
+    while True:
+        live = await live_jobs(sandbox)
+        waiting = [pod for pod in observer.current.values() if pod.phase not in ("Succeeded", "Failed") and "stays-" not in pod.name]
+        if live is not None:
+            quiet = quiet + 1 if not waiting and not _disagreement(observer, journal, live) else 0
+            if quiet == 2 or time.time() > deadline:
+                return live
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _disagreement(observer: Observer, journal: Journal, live: Sequence[LiveJob]) -> bool:
+    now = History(cluster=CLUSTER, pods=observer.pods, live=list(live), last_fault=journal.last, settled_at=time.time())
+    return any(text for _, text in jobs_and_pods_agree(now, lives(observer.pods)))
+
+
+async def _history(sandbox: Sandbox, observer: Observer, journal: Journal, live: Sequence[LiveJob], since: float) -> History:
+    """With accounting as soon as it knows of every end."""
+    settled = time.time()
+    pods, nodes = list(observer.pods), list(observer.nodes)
+    deadline = time.monotonic() + ACCOUNTING_SECONDS
+    while not has_all_ends(jobs := await records(sandbox, since), list(live)) and time.monotonic() < deadline:
+        await asyncio.sleep(LOOK_SECONDS)
+    return History(
+        cluster=CLUSTER,
+        pods=pods,
+        nodes=nodes,
+        jobs=jobs,
+        acts=journal.acts,
+        live=list(live),
+        began=since,
+        last_fault=journal.last or since,
+        settled_at=settled,
+    )
