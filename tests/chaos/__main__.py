@@ -14,7 +14,7 @@ from slinky.sandbox.up import up
 from tests.chaos.history import read_history
 from tests.chaos.invariants import check
 from tests.chaos.report import Report, fates, show, write_report
-from tests.chaos.run import SHAPE, Plan, chaos
+from tests.chaos.run import Plan, chaos
 
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
 
@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--faults-per-second", type=float, default=8, help="of single requests; what happens to servers has its own pace")
     parser.add_argument("--arrivals-per-second", type=float, default=2, help="pods, Jobs, gangs")
     parser.add_argument("--old-state", action="store_true", help="once in the run Slurm is set back to an old state of its own")
+    parser.add_argument("--hybrid", action="store_true", help="two real nodes more, which pods share with jobs of sbatch")
     parser.add_argument("--keep", action="store_true", help="leave the sandbox up for a look")
     parser.add_argument("--plan", action="store_true", help="only show what would happen, and when")
     parser.add_argument("--judge", type=Path, metavar="HISTORY", help="judge a history.json that an earlier run left, and nothing else")
@@ -43,6 +44,7 @@ def main() -> None:
             faults_per_second=chosen.faults_per_second,
             arrivals_per_second=chosen.arrivals_per_second,
             old_state=chosen.old_state,
+            hybrid=chosen.hybrid,
         )
         if chosen.plan:
             _show_plan(plan, console)
@@ -58,7 +60,7 @@ def _run(plan: Plan, console: Console, *, keep: bool) -> Report:
     report = None
     try:
         with Progress() as progress:
-            sandbox = asyncio.run(up(name, SHAPE, progress))
+            sandbox = asyncio.run(up(name, plan.shape, progress))
         report = asyncio.run(chaos(sandbox, plan, folder, lambda text: console.print(f"chaos {plan.seed}: {text}", markup=False)))
     finally:
         if not keep:

@@ -17,6 +17,7 @@ from slinky.kube import Client, from_kubeconfig
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
 from tests.chaos.history import History, LiveJob, write_history
+from tests.chaos.hybrid import FAKE_NODES, BatchJob, SlurmUsers, batch_jobs, real_pods
 from tests.chaos.invariants import SETTLE_SECONDS, check, jobs_and_pods_agree
 from tests.chaos.journal import Journal
 from tests.chaos.lines import Lines, kube_context
@@ -32,22 +33,29 @@ from tests.chaos.slurm_side import has_all_ends, live_jobs, records
 from tests.chaos.users import Users
 from tests.chaos.workload import NAMESPACES, NODE_CPUS, NODE_GPUS, Arrival, arrivals
 
-__all__ = ["SHAPE", "Plan", "chaos"]
+__all__ = ["HYBRID", "SHAPE", "Plan", "chaos"]
 
 SHAPE = Shape(nodes=8, node_cpus=NODE_CPUS, node_memory_mib=64 * 1024, node_gpus=NODE_GPUS, addons=("jobset", "podgroup"), register=False)
+HYBRID = msgspec.structs.replace(SHAPE, real_nodes=2, slurmd=True)
 LOOK_SECONDS = 0.5
 ACCOUNTING_SECONDS = 30.0
+REAL_PER_SECOND = 0.4  # pods and batch jobs on the real nodes, each: they have four CPUs
 READY_SECONDS = 60.0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """`faults_per_second` of single requests; `arrivals_per_second` of what users make."""
+    """`faults_per_second` of single requests; `arrivals_per_second` of what users make; `hybrid`: two real nodes more, which pods share with Slurm's own jobs."""
 
     seed: int
     seconds: float = 60.0
     faults_per_second: float = 8.0
     arrivals_per_second: float = 2.0
     old_state: bool = False
+    hybrid: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        return HYBRID if self.hybrid else SHAPE
 
     @property
     def faults(self) -> list[Fault]:
@@ -55,11 +63,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def arrivals(self) -> list[Arrival]:
-        return arrivals(self.seed, self.seconds, self.arrivals_per_second)
+        if not self.hybrid:
+            return arrivals(self.seed, self.seconds, self.arrivals_per_second)
+        fake = arrivals(self.seed, self.seconds, self.arrivals_per_second, tolerations=(FAKE_NODES,))
+        return sorted([*fake, *real_pods(self.seed, self.seconds, REAL_PER_SECOND)], key=lambda arrival: arrival.at)
+
+    @property
+    def batch_jobs(self) -> list[BatchJob]:
+        return list(batch_jobs(self.seed, self.seconds, REAL_PER_SECOND)) if self.hybrid else []
 
 
 async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str], None] = lambda _: None) -> Report:
-    """On a sandbox of `SHAPE` that nobody else uses."""
+    """On a sandbox of the plan's shape that nobody else uses."""
     folder.mkdir(parents=True, exist_ok=True)
     began = time.time()
     async with AsyncExitStack() as stack:
@@ -76,7 +91,7 @@ async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str],
         async with processes:
             await _nodes_registered(sandbox)
             say("the bridge runs; users and faults begin")
-            await _storm(plan, Users(kube, journal), lines, servers, say)
+            await _storm(plan, Users(kube, journal), SlurmUsers(sandbox), lines, servers, say)
             lines.disarm()
             say(f"{sum(journal.counts.values())} faults; waiting until all is over")
             live = await _settled(sandbox, observer, journal)
@@ -104,7 +119,7 @@ async def _nodes_registered(sandbox: Sandbox) -> None:
     await sandbox.until("slurmctld", "all nodes were registered", there, READY_SECONDS)
 
 
-async def _storm(plan: Plan, users: Users, lines: Lines, servers: Servers, say: Callable[[str], None]) -> None:
+async def _storm(plan: Plan, users: Users, people: SlurmUsers, lines: Lines, servers: Servers, say: Callable[[str], None]) -> None:
     """All that was planned, each at its time, and until all of it is done."""
     began = time.monotonic()
 
@@ -125,6 +140,8 @@ async def _storm(plan: Plan, users: Users, lines: Lines, servers: Servers, say: 
         async with asyncio.TaskGroup() as tasks:
             for arrival in plan.arrivals:
                 tasks.create_task(at(arrival.at, lambda arrival=arrival: users.live(arrival)))  # type: ignore[misc]
+            for job in plan.batch_jobs:
+                tasks.create_task(at(job.at, lambda job=job: people.live(job)))  # type: ignore[misc]
             for fault in plan.faults:
                 deed = arm if fault.kind in REQUEST_KINDS else servers.strike
                 tasks.create_task(at(fault.at, lambda fault=fault, deed=deed: deed(fault)))  # type: ignore[misc]

@@ -5,7 +5,7 @@ for more than a node has, so that whatever waits can start once the others are g
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -37,12 +37,12 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     pods: int = 1
 
 
-def arrivals(seed: int, seconds: float, per_second: float) -> list[Arrival]:
-    """By time."""
-    return list(_arrivals(random.Random(f"workload {seed}"), seconds, per_second))
+def arrivals(seed: int, seconds: float, per_second: float, tolerations: Sequence[dict[str, str]] = ()) -> list[Arrival]:
+    """By time. All pods have the `tolerations`."""
+    return list(_arrivals(random.Random(f"workload {seed}"), seconds, per_second, tolerations))
 
 
-def _arrivals(dice: random.Random, seconds: float, per_second: float) -> Iterator[Arrival]:
+def _arrivals(dice: random.Random, seconds: float, per_second: float, tolerations: Sequence[dict[str, str]]) -> Iterator[Arrival]:
     shapes, qoses = deck(dice, SHAPES), deck(dice, QOSES)
     moment, number = 0.0, 0
     while per_second > 0 and (moment := moment + dice.expovariate(per_second)) < seconds:
@@ -50,6 +50,7 @@ def _arrivals(dice: random.Random, seconds: float, per_second: float) -> Iterato
         shape = next(shapes)
         name = f"{shape}-{number:04}"
         template, said = _template(dice, shape, next(qoses))
+        template["spec"]["tolerations"] = list(tolerations)
         count = 1 if shape in ("pod", "stays") else dice.randint(2, 5)
         documents = _documents(dice, shape, name, count, template, said)
         deleted = shape != "stays" and dice.random() < 0.3
