@@ -82,7 +82,7 @@ async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str],
         lines = await stack.enter_async_context(Lines(sandbox, journal, (*RUNNERS, ADMISSION)))
         kube = await stack.enter_async_context(Client(from_kubeconfig(sandbox.kubeconfig)))
         observer = await stack.enter_async_context(Observer(sandbox.kube_server, kube_context(sandbox), NAMESPACES))
-        processes = Processes(sandbox, folder, lines, kube)
+        processes = await asyncio.to_thread(Processes, sandbox, folder, lines, kube)
         nodes = Nodes(sandbox, kube, observer, journal)
         servers = Servers(sandbox, kube, lines, processes, nodes, journal, OldState(sandbox, folder))
         for name in NAMESPACES:
