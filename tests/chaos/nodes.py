@@ -126,10 +126,10 @@ class Nodes:
         return pod.key
 
     async def _job_cancelled(self, fault: Fault, dice: random.Random) -> str:
-        jobs = sorted({pod.job_id for pod in self._observer.current.values() if pod.job_id > 0 and not pod.ended and not pod.deleting})
+        jobs = sorted((await self._sandbox.link.run("head", "squeue", "-h", "-o", "%A")).split())
         if not jobs:
             return ""
-        job_id = str(dice.choice(jobs))
+        job_id = dice.choice(jobs)
         self._journal.act("cancelled", job_id)
         await self._sandbox.link.run("head", "scancel", job_id)
         self._journal.struck(fault.kind, job_id)

@@ -6,7 +6,7 @@ after the last fault the run waits until everything is over, a minute at most fo
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from slinky.kube import NAMESPACES as NAMESPACE_OBJECTS
 from slinky.kube import Client, from_kubeconfig
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
-from tests.chaos.history import History, LiveJob, write_history
+from tests.chaos.history import History, write_history
 from tests.chaos.hybrid import FAKE_NODES, BatchJob, SlurmUsers, batch_jobs, real_pods
 from tests.chaos.invariants import SETTLE_SECONDS, check, jobs_and_pods_agree
 from tests.chaos.journal import Journal
@@ -29,7 +29,7 @@ from tests.chaos.processes import ADMISSION, CLUSTER, RUNNERS, Processes
 from tests.chaos.report import Report, fates
 from tests.chaos.schedule import REQUEST_KINDS, Fault, schedule
 from tests.chaos.servers import Servers
-from tests.chaos.slurm_side import has_all_ends, live_jobs, records
+from tests.chaos.slurm_side import completed, has_all_ends, live_jobs, records
 from tests.chaos.users import Users
 from tests.chaos.workload import NAMESPACES, NODE_CPUS, NODE_GPUS, Arrival, arrivals
 
@@ -94,8 +94,8 @@ async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str],
             await _storm(plan, Users(kube, journal), SlurmUsers(sandbox), lines, servers, say)
             lines.disarm()
             say(f"{sum(journal.counts.values())} faults; waiting until all is over")
-            live = await _settled(sandbox, observer, journal)
-        history = await _history(sandbox, observer, journal, live, began)
+            history = await _settled(sandbox, observer, journal, began)
+        await _accounted(sandbox, history)
     write_history(history, folder / "history.json")
     return Report(
         seed=plan.seed,
@@ -150,39 +150,31 @@ async def _storm(plan: Plan, users: Users, people: SlurmUsers, lines: Lines, ser
         await asyncio.gather(ticker, return_exceptions=True)
 
 
-async def _settled(sandbox: Sandbox, observer: Observer, journal: Journal) -> Sequence[LiveJob]:
-    """What slurmctld has when all is over but for those who stay, twice in a row; or after a minute, be it over or not."""
-    deadline, quiet = journal.last + SETTLE_SECONDS, 0
+async def _settled(sandbox: Sandbox, observer: Observer, journal: Journal, since: float) -> History:
+    """Both sides when all is over but for those who stay, twice in a row; or after a minute, be it over or not."""
+    deadline, quiet = (journal.last or time.time()) + SETTLE_SECONDS, 0
     while True:
         live = await live_jobs(sandbox)
-        waiting = [pod for pod in observer.current.values() if pod.phase not in ("Succeeded", "Failed") and "stays-" not in pod.name]
+        now = History(
+            cluster=CLUSTER, pods=list(observer.pods), nodes=list(observer.nodes), live=live or [], acts=journal.acts, began=since
+        )
+        now.last_fault, now.settled_at = journal.last or since, time.time()
         if live is not None:
-            quiet = quiet + 1 if not waiting and not _disagreement(observer, journal, live) else 0
+            quiet = quiet + 1 if _is_quiet(now, observer) else 0
             if quiet == 2 or time.time() > deadline:
-                return live
+                return now
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def _disagreement(observer: Observer, journal: Journal, live: Sequence[LiveJob]) -> bool:
-    now = History(cluster=CLUSTER, pods=observer.pods, live=list(live), last_fault=journal.last, settled_at=time.time())
-    return any(text for _, text in jobs_and_pods_agree(now, lives(observer.pods)))
+def _is_quiet(now: History, observer: Observer) -> bool:
+    if any(pod.phase not in ("Succeeded", "Failed") and "stays-" not in pod.name for pod in observer.current.values()):
+        return False
+    return not any(text for _, text in jobs_and_pods_agree(now, lives(now.pods)))
 
 
-async def _history(sandbox: Sandbox, observer: Observer, journal: Journal, live: Sequence[LiveJob], since: float) -> History:
-    """With accounting as soon as it knows of every end."""
-    settled = time.time()
-    pods, nodes = list(observer.pods), list(observer.nodes)
+async def _accounted(sandbox: Sandbox, history: History) -> None:
+    """With accounting, as soon as it knows of every end."""
     deadline = time.monotonic() + ACCOUNTING_SECONDS
-    while not has_all_ends(jobs := await records(sandbox, since), list(live)) and time.monotonic() < deadline:
+    while not has_all_ends(jobs := await records(sandbox, history.began), history.live) and time.monotonic() < deadline:
         await asyncio.sleep(LOOK_SECONDS)
-    return History(
-        cluster=CLUSTER,
-        pods=pods,
-        nodes=nodes,
-        jobs=jobs,
-        acts=journal.acts,
-        live=list(live),
-        began=since,
-        last_fault=journal.last or since,
-        settled_at=settled,
-    )
+    history.jobs = completed(jobs, history.live)

@@ -5,13 +5,16 @@ says is over.
 """
 
 import json
+from collections.abc import Iterable
+
+import msgspec
 
 from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import SlurmError, expand
 from tests.chaos.history import JobRecord, LiveJob
 
-__all__ = ["FIELDS", "live_jobs", "record_of", "records"]
+__all__ = ["FIELDS", "completed", "has_all_ends", "live_jobs", "record_of", "records"]
 
 FIELDS = ("JobIDRaw", "JobName", "State", "Submit", "Start", "End", "NodeList", "AllocTRES", "AdminComment")
 APART = "\x1f"
@@ -68,6 +71,17 @@ def has_all_ends(jobs: list[JobRecord], live: list[LiveJob]) -> bool:
     """Whether accounting knows as over what is not live any more."""
     still = {job.job_id for job in live}
     return all(job.end or job.job_id in still for job in jobs)
+
+
+def completed(jobs: Iterable[JobRecord], live: Iterable[LiveJob]) -> list[JobRecord]:
+    """Accounting hears of a job's comment when it ends: until then slurmctld has it."""
+    there = {job.job_id: job for job in live}
+    return [
+        msgspec.structs.replace(job, cluster=now.cluster, workload=now.workload, pods=now.pods)
+        if not job.end and (now := there.get(job.job_id))
+        else job
+        for job in jobs
+    ]
 
 
 def _ours(comment: str) -> tuple[str, str, str, tuple[str, ...]]:

@@ -90,10 +90,11 @@ def _documents(
     meta = {"name": name, "annotations": said}
     if shape in ("pod", "stays"):
         return (_pod(name, template, said),)
-    spec = {"parallelism": count, "completions": count, "backoffLimit": 30, "template": template}
+    fails = f"{SANDBOX}exit-code" in template["metadata"]["annotations"]
+    spec = {"parallelism": count, "completions": count, "backoffLimit": 0 if fails else 30, "template": template}
     if shape == "jobset":
         jobs = [{"name": "w", "replicas": dice.randint(1, 2), "template": {"spec": spec}}]
-        spec = {"replicatedJobs": jobs, "network": {"enableDNSHostnames": False}, "failurePolicy": {"maxRestarts": 3}}
+        spec = {"replicatedJobs": jobs, "network": {"enableDNSHostnames": False}, "failurePolicy": {"maxRestarts": 2}}
         return ({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": spec},)
     if shape == "pod-group":
         group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": meta, "spec": {"minMember": count}}
