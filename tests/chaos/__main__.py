@@ -29,6 +29,9 @@ def main() -> None:
     parser.add_argument("--old-state", action="store_true", help="once in the run Slurm is set back to an old state of its own")
     parser.add_argument("--hybrid", action="store_true", help="two real nodes more, which pods share with jobs of sbatch")
     parser.add_argument("--keep", action="store_true", help="leave the sandbox up for a look")
+    parser.add_argument(
+        "--folder", type=Path, default=ARTEFACTS, help="where chaos-SEED/ is left (artefacts/, which the next run of the tests empties)"
+    )
     parser.add_argument("--plan", action="store_true", help="only show what would happen, and when")
     parser.add_argument("--judge", type=Path, metavar="HISTORY", help="judge a history.json that an earlier run left, and nothing else")
     chosen = parser.parse_args()
@@ -49,13 +52,13 @@ def main() -> None:
         if chosen.plan:
             _show_plan(plan, console)
             continue
-        report = _run(plan, console, keep=chosen.keep)
+        report = _run(plan, console, chosen.folder / f"chaos-{seed}", keep=chosen.keep)
         violated = violated or bool(report.violations)
     sys.exit(1 if violated else 0)
 
 
-def _run(plan: Plan, console: Console, *, keep: bool) -> Report:
-    name, folder = f"chaos-{plan.seed}", ARTEFACTS / f"chaos-{plan.seed}"
+def _run(plan: Plan, console: Console, folder: Path, *, keep: bool) -> Report:
+    name = f"chaos-{plan.seed}"
     down(name)
     report = None
     try:

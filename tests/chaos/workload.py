@@ -91,7 +91,7 @@ def _documents(
     if shape in ("pod", "stays"):
         return (_pod(name, template, said),)
     fails = f"{SANDBOX}exit-code" in template["metadata"]["annotations"]
-    spec = {"parallelism": count, "completions": count, "backoffLimit": 0 if fails else 30, "template": template}
+    spec: dict[str, Any] = {"parallelism": count, "completions": count, "backoffLimit": 0 if fails else 30, "template": template}
     if shape == "jobset":
         jobs = [{"name": "w", "replicas": dice.randint(1, 2), "template": {"spec": spec}}]
         spec = {"replicatedJobs": jobs, "network": {"enableDNSHostnames": False}, "failurePolicy": {"maxRestarts": 2}}
