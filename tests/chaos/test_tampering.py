@@ -78,7 +78,7 @@ async def test_a_request_is_tampered_with_as_was_said(server: Server, tamper: Ta
 async def test_a_stream_comes_as_it_is_written_and_is_cut_in_the_middle(server: Server) -> None:
     async with server.session.get("/stream?watch=true") as response:  # type: ignore[attr-defined]
         assert await response.content.readline() == b"one\n"
-        assert server.proxy.cut_watches() == 1  # type: ignore[attr-defined]
+        assert server.proxy.cut_watch(7)  # type: ignore[attr-defined]
         with pytest.raises(aiohttp.ClientError):
             await response.content.readline()
     server.more.set()

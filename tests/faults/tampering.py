@@ -48,7 +48,7 @@ class TamperingProxy:
         self._server: asyncio.Server | None = None
         self._port = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watches: set[asyncio.StreamWriter] = set()
+        self._watches: dict[asyncio.StreamWriter, None] = {}
 
     @property
     def url(self) -> str:
@@ -77,12 +77,12 @@ class TamperingProxy:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def cut_watches(self) -> int:
-        """Those that are open break in the middle; how many."""
-        cut = list(self._watches)
-        for writer in cut:
-            reset(writer)
-        return len(cut)
+    def cut_watch(self, number: int = 0) -> bool:
+        """One of those that are open breaks in the middle; False where there is none."""
+        there = list(self._watches)
+        if there:
+            reset(there[number % len(there)])
+        return bool(there)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -95,14 +95,14 @@ class TamperingProxy:
         finally:
             connection.close()
             self._tasks.discard(task)
-            self._watches.discard(writer)
+            self._watches.pop(writer, None)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         async with asyncio.timeout(CONNECT_SECONDS):
             return await asyncio.open_connection(self._host, self._upstream_port, ssl=self._context, limit=HEAD_LIMIT)
 
     def watching(self, writer: asyncio.StreamWriter) -> None:
-        self._watches.add(writer)
+        self._watches[writer] = None
 
 
 class _Connection:

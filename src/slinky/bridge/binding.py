@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from slinky.bridge.devices import Indices
 from slinky.bridge.directions import Judgement
 from slinky.bridge.executor import Executor
 from slinky.bridge.ledger import Ledger
@@ -131,15 +132,16 @@ class Binder:
             wait_no_more(known)
             known.obstacle = "; ".join(refused.values())
             return refused
-        by_node: dict[str, list[Pod]] = {}
+        by_node: dict[str, list[Placement]] = {}
         in_slurm = {placement.node: placement.slot.node for placement in placements}
         for placement in placements:
-            by_node.setdefault(placement.node, []).append(pods[placement.uid])
-        for node, here in by_node.items():
-            if obstacle := self._ledger.obstacle(node, here):
+            by_node.setdefault(placement.node, []).append(placement)
+        for node, placed in by_node.items():
+            here, devices = [pods[placement.uid] for placement in placed], [placement.slot.devices for placement in placed]
+            if obstacle := self._ledger.obstacle(node, here, devices):
                 wait_no_more(known)
                 self._hold(key, node, obstacle, known, here)
-                return {in_slurm[node]: obstacle} if self._held_for_long(node, here, known) else {}
+                return {in_slurm[node]: obstacle} if self._held_for_long(node, here, devices, known) else {}
         outcome = (
             await self._volumes.bind(key, [(pods[placement.uid], placement.node) for placement in placements]) if self._volumes else None
         )
@@ -153,7 +155,7 @@ class Binder:
             return {in_slurm.get(outcome.node, outcome.node): outcome.why}
         known.obstacle, known.obstacle_since, known.requeues, known.rejected = "", 0.0, 0, ""
         for placement in placements:
-            self._ledger.assume(pods[placement.uid], placement.node)
+            self._ledger.assume(pods[placement.uid], placement.node, placement.slot.devices)
             self._judgement.assume(pods[placement.uid], placement.node)
         await all_of([self._bind_one(pods[placement.uid], placement, known) for placement in placements])
         if self._volumes:
@@ -172,11 +174,11 @@ class Binder:
         pod, why = found
         return {placement.slot.node: why for placement in placements if placement.uid == pod.metadata.uid}
 
-    def _held_for_long(self, node: str, pods: Sequence[Pod], known: Known) -> bool:
+    def _held_for_long(self, node: str, pods: Sequence[Pod], devices: Sequence[Indices], known: Known) -> bool:
         """Somebody else's pods, who show no sign of going: not worth an allocation that others could use."""
         now = asyncio.get_running_loop().time()
         known.obstacle_since = known.obstacle_since or now
-        return now - known.obstacle_since >= HELD_SECONDS and not self._ledger.passes(node, pods)
+        return now - known.obstacle_since >= HELD_SECONDS and not self._ledger.passes(node, pods, devices)
 
     async def _bind_one(self, pod: Pod, placement: Placement, known: Known) -> None:
         assert known.submission
