@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from tests.chaos.history import History, JobRecord, PodSeen
-from tests.chaos.lives import Life, fate, first_failures, jobs_by_id, lives
+from tests.chaos.lives import OVER, Life, fate, first_failures, jobs_by_id, lives
 from tests.chaos.occupation import double_booked, shared_with_slurm
 
 __all__ = ["INVARIANTS", "LATENCY", "SETTLE_SECONDS", "Checked", "check"]
@@ -94,23 +94,30 @@ def nothing_given_to_two(history: History, _: Sequence[Life]) -> Iterator[Findin
 
 
 def jobs_and_pods_agree(history: History, found: Sequence[Life]) -> Iterator[Finding]:
-    """At the last look, which is not later than a minute after the last fault."""
+    """At the last look, which is not later than a minute after the last fault. Who was in the middle of ending just then, and has ended a moment later, is in order."""
     waited = history.settled_at - history.last_fault
-    yield "the last look", f"was taken {waited:.0f} s after the last fault" if waited > SETTLE_SECONDS + SECOND else ""
-    left = [life.last for life in found if not life.last.gone]
-    for pod in left:
-        if pod.phase in ("Succeeded", "Failed") and pod.held:
-            yield f"pod {pod.key}", "is over and still has the bridge's finalizer"
-    there = [pod for pod in left if pod.phase not in ("Succeeded", "Failed")]
+    yield "the last look", f"was taken {waited:.0f} s after the last fault" if waited > SETTLE_SECONDS + 2 * SECOND else ""
+    soon = history.settled_at + LATENCY
+    then = [(life, life.when(history.settled_at)) for life in found if life.versions[0].at <= history.settled_at]
+    left = [(life, pod) for life, pod in then if not pod.gone]
+    for life, pod in left:
+        if pod.phase in OVER and pod.held:
+            later = life.when(soon)
+            yield f"pod {pod.key}", "is over and still has the bridge's finalizer" if later.held and not later.gone else ""
+    there = [(life, pod) for life, pod in left if pod.phase not in OVER]
     live = {job.job_id: job for job in history.live if job.cluster == history.cluster}
-    labels, keys = {pod.job_id for pod in there}, {pod.key for pod in there}
+    ended = {job.job_id for job in history.jobs if job.cluster == history.cluster and job.end and job.end <= soon}
+    labels, keys = {pod.job_id for _, pod in there}, {pod.key for _, pod in there}
     for job in live.values():
-        own = job.job_id in labels or not keys.isdisjoint(job.pods)
+        own = job.job_id in labels or not keys.isdisjoint(job.pods) or job.job_id in ended
         yield f"job {job.job_id} ({job.workload})", "" if own else f"is {job.state} and has no pod"
     named = {key for job in live.values() for key in job.pods}
-    for pod in there:
+    for life, pod in there:
+        later = life.when(soon)
         has_job = pod.job_id in live if pod.job_id else pod.key in named
-        yield f"pod {pod.key}", "" if has_job else f"is {pod.phase} and has no job{f' ({pod.job_id} is none)' if pod.job_id else ''}"
+        passes = later.gone or later.deleting or later.phase in OVER
+        none = f" ({pod.job_id} is none)" if pod.job_id else ""
+        yield f"pod {pod.key}", "" if has_job or passes else f"is {pod.phase} and has no job{none}"
 
 
 # 4

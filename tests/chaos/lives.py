@@ -8,7 +8,7 @@ from functools import cached_property
 
 from tests.chaos.history import Act, History, JobRecord, PodSeen
 
-__all__ = ["Life", "family", "fate", "first_failures", "jobs_by_id", "lives"]
+__all__ = ["OVER", "Life", "family", "fate", "first_failures", "jobs_by_id", "lives"]
 
 OVER = ("Succeeded", "Failed")
 BY_SLURM = ("PREEMPTED", "NODE_FAIL", "TIMEOUT", "DEADLINE", "BOOT_FAIL", "OUT_OF_MEMORY")
@@ -25,6 +25,10 @@ class Life:
     def first(self, *names: str) -> PodSeen | None:
         """The first version that has one of these."""
         return next((seen for seen in self.versions if any(getattr(seen, name) for name in names)), None)
+
+    def when(self, moment: float) -> PodSeen:
+        """As it was then: the last version seen by that time, or the first of all."""
+        return next((seen for seen in reversed(self.versions) if seen.at <= moment), self.versions[0])
 
     @cached_property
     def bound(self) -> PodSeen | None:

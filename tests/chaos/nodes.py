@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from slinky.bridge.keys import EXTERNAL_NODE, JOB_ID
-from slinky.kube import NODES, Client, KubeError, NotFoundError
+from slinky.kube import NODES, PODS, Client, ConflictError, InvalidError, KubeError, NotFoundError, PatchKind
 from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.kubernetes import kwok_nodes
+from tests.chaos.history import PodSeen
 from tests.chaos.journal import Journal
 from tests.chaos.observer import Observer
 from tests.chaos.schedule import Fault
@@ -70,6 +71,15 @@ class Nodes:
             await self._kube.create(NODES.untyped, whole)
 
         await self._again(create)
+        for pod in [pod for pod in self._observer.current.values() if pod.node == name and not pod.ended]:
+            await self._again(lambda pod=pod: self._fail(pod))  # type: ignore[misc]
+
+    async def _fail(self, pod: PodSeen) -> None:
+        """What a kubelet says of containers that its machine has lost; kwok says nothing."""
+        lost = {"name": "c", "image": "none", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": {"exitCode": 137}}}
+        change = {"metadata": {"uid": pod.uid}, "status": {"phase": "Failed", "reason": "NodeLost", "containerStatuses": [lost]}}
+        with suppress(InvalidError, ConflictError):
+            await self._kube.patch(PODS, pod.name, change, pod.namespace, kind=PatchKind.MERGE, subresource="status")
 
     async def label_all(self) -> None:
         for name in self._documents:

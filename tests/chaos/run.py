@@ -18,10 +18,10 @@ from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
 from tests.chaos.history import History, write_history
 from tests.chaos.hybrid import FAKE_NODES, BatchJob, SlurmUsers, batch_jobs, real_pods
-from tests.chaos.invariants import SETTLE_SECONDS, check, jobs_and_pods_agree
+from tests.chaos.invariants import LATENCY, SETTLE_SECONDS, check, jobs_and_pods_agree
 from tests.chaos.journal import Journal
 from tests.chaos.lines import Lines, kube_context
-from tests.chaos.lives import lives
+from tests.chaos.lives import OVER, lives
 from tests.chaos.nodes import Nodes
 from tests.chaos.observer import Observer
 from tests.chaos.old_state import OldState
@@ -39,6 +39,7 @@ SHAPE = Shape(nodes=8, node_cpus=NODE_CPUS, node_memory_mib=64 * 1024, node_gpus
 HYBRID = msgspec.structs.replace(SHAPE, real_nodes=2, slurmd=True)
 LOOK_SECONDS = 0.5
 ACCOUNTING_SECONDS = 30.0
+DRAIN_SECONDS = 180.0
 REAL_PER_SECOND = 0.4  # pods and batch jobs on the real nodes, each: they have four CPUs
 READY_SECONDS = 60.0
 
@@ -151,25 +152,30 @@ async def _storm(plan: Plan, users: Users, people: SlurmUsers, lines: Lines, ser
 
 
 async def _settled(sandbox: Sandbox, observer: Observer, journal: Journal, since: float) -> History:
-    """Both sides when all is over but for those who stay, twice in a row; or after a minute, be it over or not."""
+    """Both sides as soon as they agree and all is over but for those who stay, twice in a row; or after a minute, be it so or not. Then the rest is waited for: a machine may be slow, but nobody waits for ever."""
     deadline, quiet = (journal.last or time.time()) + SETTLE_SECONDS, 0
+    history = History(cluster=CLUSTER, acts=journal.acts, began=since, last_fault=journal.last or since)
     while True:
-        live = await live_jobs(sandbox)
-        now = History(
-            cluster=CLUSTER, pods=list(observer.pods), nodes=list(observer.nodes), live=live or [], acts=journal.acts, began=since
-        )
-        now.last_fault, now.settled_at = journal.last or since, time.time()
+        history.settled_at, live = time.time(), await live_jobs(sandbox)
         if live is not None:
-            quiet = quiet + 1 if _is_quiet(now, observer) else 0
+            history.live, history.pods = live, list(observer.pods)
+            quiet = quiet + 1 if _all_over(observer) and not _disagree(history) else 0
             if quiet == 2 or time.time() > deadline:
-                return now
+                break
         await asyncio.sleep(LOOK_SECONDS)
+    last = time.monotonic() + (LATENCY if quiet else DRAIN_SECONDS)
+    while time.monotonic() < last and not (quiet or _all_over(observer)):
+        await asyncio.sleep(LOOK_SECONDS)
+    history.pods, history.nodes = list(observer.pods), list(observer.nodes)
+    return history
 
 
-def _is_quiet(now: History, observer: Observer) -> bool:
-    if any(pod.phase not in ("Succeeded", "Failed") and "stays-" not in pod.name for pod in observer.current.values()):
-        return False
-    return not any(text for _, text in jobs_and_pods_agree(now, lives(now.pods)))
+def _all_over(observer: Observer) -> bool:
+    return all(pod.phase in OVER or "stays-" in pod.name for pod in observer.current.values())
+
+
+def _disagree(history: History) -> bool:
+    return any(text for _, text in jobs_and_pods_agree(history, lives(history.pods)))
 
 
 async def _accounted(sandbox: Sandbox, history: History) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.chaos.history import Act, History, JobRecord, LiveJob, NodeSeen, PodSeen
@@ -156,7 +157,7 @@ def test_a_pod_and_its_job_that_go_on_are_in_order() -> None:
 
 
 def test_a_job_without_a_pod_is_found_and_one_of_another_cluster_is_not() -> None:
-    alone = history(life(1))
+    alone = history(life(1), [job(end=0.0)])
     alone.live = [LiveJob(job_id=7, state="RUNNING", cluster="chaos"), LiveJob(job_id=9, state="RUNNING", cluster="another")]
     assert [text.partition(" ")[2][:1] for text in violations(alone)[AGREE]] == ["7"]
 
@@ -168,6 +169,15 @@ def test_a_pod_without_a_job_is_found() -> None:
 
 def test_a_pod_that_is_over_and_still_held_is_found() -> None:
     assert "finalizer" in violations(history(life(1, held=True)))[AGREE][0]
+
+
+def test_who_was_in_the_middle_of_ending_at_the_last_look_is_in_order() -> None:
+    ending = history(life(1, held=True), [job(end=107.0)], settled_at=104.0, last_fault=100.0)
+    ending.pods.append(pod(7, node="n0", job_id=7, phase="Succeeded", begun=True, ended=True))
+    ending.live = [LiveJob(job_id=7, state="RUNNING", cluster="chaos")]
+    assert violations(ending) == {}
+    del ending.pods[-1]
+    assert "finalizer" in violations(msgspec.structs.replace(ending, settled_at=105.0))[AGREE][0]
 
 
 def test_a_last_look_that_came_too_late_is_found() -> None:
