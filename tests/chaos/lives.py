@@ -76,7 +76,10 @@ def fate(life: Life, history: History, jobs: Mapping[int, Sequence[JobRecord]], 
     at = life.deleted.at
     if any(act.kind == "deleted" and _is_of(life.key, act.subject) and act.at <= at + SLACK for act in history.acts):
         return "deleted by its user"
-    if why := _slurm(at, jobs.get(life.job_id, ()), history.acts):
+    own = jobs.get(life.job_id) or [
+        job for records in jobs.values() for job in records if life.key in job.pods
+    ]  # its label may be on its way
+    if why := _slurm(at, own, history.acts):
         return why
     if life.bound and any(act.kind == "node-gone" and act.subject == life.bound.node and act.at <= at + SLACK for act in history.acts):
         return "its node was taken away"
