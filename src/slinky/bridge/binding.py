@@ -27,17 +27,21 @@ from slinky.bridge.volumes.outcomes import NodeRefused, Underway
 from slinky.bridge.volumes.patience import wait_for, wait_no_more
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
-from slinky.slurm import Allocation, SlurmClient
+from slinky.slurm import Allocation, SlurmClient, SlurmError
 
-__all__ = ["Binder", "NodeRefused"]
+__all__ = ["Binder", "NodeRefused", "OldNewsError"]
 
 log = logging.getLogger(__name__)
 
 HELD_SECONDS = 30.0  # how long an allocation is kept for a node that is full of pods which are not about to go
 
 
+class OldNewsError(SlurmError):
+    """Slurm does not answer, or was not asked for a while: a job that ran then may be over, and its nodes another's."""
+
+
 class Binder:
-    """`wake(key)` is called for a workload whose node may have room now. Without `volumes`, claims are not looked at."""
+    """`wake(key)` is called for a workload whose node may have room now. Without `volumes`, claims are not looked at. `is_current` tells whether what is known of Slurm's jobs is news."""
 
     def __init__(
         self,
@@ -50,8 +54,10 @@ class Binder:
         wake: Callable[[WorkloadKey], None],
         volumes: VolumeBinder | None = None,
         names: NodeNames | None = None,
+        is_current: Callable[[], bool] = lambda: True,
     ) -> None:
         self._names = names or NodeNames()
+        self._is_current = is_current
         self._executor = executor
         self._slurm = slurm
         self._ledger = ledger
@@ -126,8 +132,10 @@ class Binder:
         return placement if host == placement.slot.node else msgspec.structs.replace(placement, host=host)
 
     async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> dict[str, str]:
-        """Nodes (by Slurm's names) that Kubernetes will not take a pod on, and why; where there is one, nothing was bound."""
+        """Nodes (by Slurm's names) that Kubernetes will not take a pod on, and why; where there is one, nothing was bound. Raises OldNewsError."""
         assert known.submission
+        if not self._is_current():
+            raise OldNewsError("not bound yet: how its job stands was last heard too long ago", request=f"job {known.job_id}")
         if refused := self._judged(placements, pods):
             wait_no_more(known)
             known.obstacle = "; ".join(refused.values())
