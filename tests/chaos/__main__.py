@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import signal
 import sys
 from pathlib import Path
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--plan", action="store_true", help="only show what would happen, and when")
     parser.add_argument("--judge", type=Path, metavar="HISTORY", help="judge a history.json that an earlier run left, and nothing else")
     chosen = parser.parse_args()
+    logging.getLogger("slinky").setLevel(logging.ERROR)  # of users who are turned away there is no need to hear
     console = Console(width=None if sys.stdout.isatty() else 170)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that its sandbox goes with it
     if chosen.judge:

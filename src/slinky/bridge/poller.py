@@ -61,7 +61,7 @@ class JobPoller:
         self._start_at = float("-inf")  # when that was last asked
         self._start_lock = asyncio.Lock()
         self.outage = ""
-        self._good_until = 0.0
+        self._good_until = float("-inf")
 
     def follow(self, job_id: int, owner: WorkloadKey | None = None) -> None:
         """Look at this job from now on, and soon. Where somebody else had a job of that id, this is another."""
