@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120, help="how long faults are injected")
     parser.add_argument("--runs", type=int, default=1, help="so many, with the seeds that follow, each on a new sandbox")
     parser.add_argument("--faults-per-second", type=float, default=8, help="of single requests; what happens to servers has its own pace")
-    parser.add_argument("--arrivals-per-second", type=float, default=2, help="pods, Jobs, gangs")
+    parser.add_argument("--arrivals-per-second", type=float, default=1, help="pods, Jobs, gangs")
     parser.add_argument("--old-state", action="store_true", help="once in the run Slurm is set back to an old state of its own")
     parser.add_argument("--hybrid", action="store_true", help="two real nodes more, which pods share with jobs of sbatch")
     parser.add_argument("--keep", action="store_true", help="leave the sandbox up for a look")

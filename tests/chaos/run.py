@@ -18,7 +18,7 @@ from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
 from tests.chaos.history import History, write_history
 from tests.chaos.hybrid import FAKE_NODES, BatchJob, SlurmUsers, batch_jobs, real_pods
-from tests.chaos.invariants import LATENCY, SETTLE_SECONDS, check, jobs_and_pods_agree
+from tests.chaos.invariants import SETTLE_SECONDS, check, jobs_and_pods_agree
 from tests.chaos.journal import Journal
 from tests.chaos.lines import Lines, kube_context
 from tests.chaos.lives import OVER, lives
@@ -39,7 +39,7 @@ SHAPE = Shape(nodes=8, node_cpus=NODE_CPUS, node_memory_mib=64 * 1024, node_gpus
 HYBRID = msgspec.structs.replace(SHAPE, real_nodes=2, slurmd=True)
 LOOK_SECONDS = 0.5
 ACCOUNTING_SECONDS = 30.0
-DRAIN_SECONDS = 180.0
+STANDSTILL_SECONDS = 90.0
 REAL_PER_SECOND = 0.4  # pods and batch jobs on the real nodes, each: they have four CPUs
 READY_SECONDS = 60.0
 
@@ -50,7 +50,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     seconds: float = 60.0
     faults_per_second: float = 8.0
-    arrivals_per_second: float = 2.0
+    arrivals_per_second: float = 1.0
     old_state: bool = False
     hybrid: bool = False
 
@@ -163,11 +163,18 @@ async def _settled(sandbox: Sandbox, observer: Observer, journal: Journal, since
             if quiet == 2 or time.time() > deadline:
                 break
         await asyncio.sleep(LOOK_SECONDS)
-    last = time.monotonic() + (LATENCY if quiet else DRAIN_SECONDS)
-    while time.monotonic() < last and not (quiet or _all_over(observer)):
-        await asyncio.sleep(LOOK_SECONDS)
+    await _drained(observer)
     history.pods, history.nodes = list(observer.pods), list(observer.nodes)
     return history
+
+
+async def _drained(observer: Observer) -> None:
+    """As long as something moves."""
+    seen, moved = len(observer.pods), time.monotonic()
+    while not _all_over(observer) and time.monotonic() < moved + STANDSTILL_SECONDS:
+        await asyncio.sleep(LOOK_SECONDS)
+        if len(observer.pods) > seen:
+            seen, moved = len(observer.pods), time.monotonic()
 
 
 def _all_over(observer: Observer) -> bool:

@@ -36,7 +36,7 @@ def test_an_old_state_comes_once_and_only_if_asked_for() -> None:
 
 
 def test_there_are_hundreds_of_pods_of_every_shape_and_each_fits_a_node() -> None:
-    assert sum(arrival.pods for arrival in Plan(seed=1, seconds=120).arrivals) > 300
+    assert sum(arrival.pods for arrival in Plan(seed=1, seconds=240).arrivals) > 300
     assert {arrival.shape for arrival in PLAN.arrivals} == {"pod", "job", "gang-job", "pod-group", "jobset", "stays"}
     pods = [document for arrival in PLAN.arrivals for document in arrival.documents if document["kind"] == "Pod"]
     for pod in pods:
