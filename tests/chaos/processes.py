@@ -24,7 +24,7 @@ __all__ = ["ADMISSION", "CLUSTER", "RUNNERS", "Processes"]
 RUNNERS = ("first", "second")
 ADMISSION = "admission"
 CLUSTER = "chaos"
-LEASE_SECONDS = 8
+LEASE_SECONDS = 12
 LOOK_SECONDS = 0.2
 TRACEBACK = re.compile(r"^Traceback|never retrieved|never awaited", re.MULTILINE)
 

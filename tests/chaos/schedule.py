@@ -58,7 +58,7 @@ KINDS: Mapping[str, tuple[int, tuple[float, float]]] = {
     "slurmdbd-restart": (1, (0, 3)),
     "apiserver-restart": (2, (0, 2)),
     "leader-killed": (3, (0, 1)),
-    "leader-stopped": (3, (1, 14)),
+    "leader-stopped": (3, (1, 18)),
     "leader-restart": (1, (0, 0)),
     "waiting-one-killed": (1, (0, 1)),
     "lease-taken": (1, (0, 0)),
