@@ -5,6 +5,7 @@ after the last fault the run waits until everything is over, a minute at most fo
 """
 
 import asyncio
+import shutil
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -76,7 +77,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str], None] = lambda _: None) -> Report:
     """On a sandbox of the plan's shape that nobody else uses."""
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     began = time.time()
     async with AsyncExitStack() as stack:
         journal = stack.enter_context(Journal(folder / "faults.jsonl"))

@@ -22,6 +22,8 @@ from tests.chaos.schedule import OLD_STATE, Fault
 
 __all__ = ["Servers"]
 
+STOP_SECONDS = 3.0  # an API server with open watches would take half a minute to end
+
 
 class Servers:
     def __init__(
@@ -76,7 +78,7 @@ class Servers:
             return ""
         try:
             self._journal.struck(fault.kind, part, seconds=fault.seconds)
-            stopped = await self._sandbox.stop(part)
+            stopped = await self._sandbox.stop(part, STOP_SECONDS)
             await asyncio.sleep(fault.seconds)
             await self._sandbox.link.start(stopped)
         finally:
