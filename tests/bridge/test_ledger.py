@@ -107,10 +107,15 @@ class Books(RuleBasedStateMachine):
         self.ledger = Ledger([self.pods], Cache())
         self.there: dict[str, tuple[str, int]] = {}
         self.assumed: set[str] = set()
+        self.unseen: set[str] = set()
 
     @rule(name=st.sampled_from("abcde"), node=st.sampled_from(["n", "m"]), cpu=st.integers(1, 4))
     def bind(self, name: str, node: str, cpu: int) -> None:
         self.ledger.assume(a_pod(name, cpu), node)
+        if name not in self.there:
+            self.unseen.add(name)
+        elif name in self.unseen and self.there[name][0] != node:
+            self.there[name] = (node, cpu)
         if self.there.setdefault(name, (node, cpu)) == (node, cpu) and Key("ns", name) not in self.pods:
             self.assumed.add(name)
 
@@ -128,6 +133,7 @@ class Books(RuleBasedStateMachine):
             node, cpu = self.there[name]
             self.pods.put(a_pod(name, cpu, node, phase, deleting=deleting))
             self.assumed.discard(name)
+            self.unseen.discard(name)
             if phase in ("Failed", "Succeeded"):
                 del self.there[name]
 
@@ -191,3 +197,12 @@ async def test_devices_count_from_our_binding_on_and_not_against_their_own_pod(w
     assert "gpu 3" in world.ledger.obstacle("n", [second], [{"gpu": (3,)}])
     world.ledger.withdraw(first)
     assert world.ledger.obstacle("n", [second], [{"gpu": (3,)}]) == ""
+
+
+async def test_a_pod_that_is_bound_elsewhere_in_the_end_counts_there_alone(world: World) -> None:
+    """The outcome of the first Binding was not known, and so it went on counting."""
+    world.nodes.put(a_node("m"))
+    world.ledger.assume(a_pod("a", 3), "m")
+    world.ledger.assume(a_pod("a", 3), "n")
+    assert world.cpus_free() == 1
+    assert world.ledger.obstacle("m", [a_pod("b", 4)]) == ""

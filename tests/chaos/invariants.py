@@ -18,6 +18,7 @@ SECOND = 1.0  # clocks that tell whole seconds
 # A job that Slurm ends is seen to be over at the next look, a second later at most; a Binding that was sent before arrives after that, with as much delay as this run's faults give a request. More would be a Binding on old news.
 LATENCY = 5.0
 SETTLE_SECONDS = 60.0
+SLOW_ANSWER = 15.0  # of a slurmctld that is asked for all its jobs
 
 Finding = tuple[str, str]  # what it is about, and what is wrong
 
@@ -96,7 +97,7 @@ def nothing_given_to_two(history: History, _: Sequence[Life]) -> Iterator[Findin
 def jobs_and_pods_agree(history: History, found: Sequence[Life]) -> Iterator[Finding]:
     """At the last look, which is not later than a minute after the last fault. Who was in the middle of ending just then, and has ended a moment later, is in order."""
     waited = history.settled_at - history.last_fault
-    yield "the last look", f"was taken {waited:.0f} s after the last fault" if waited > SETTLE_SECONDS + 2 * SECOND else ""
+    yield "the last look", f"was taken {waited:.0f} s after the last fault" if waited > SETTLE_SECONDS + SLOW_ANSWER else ""
     soon = history.settled_at + LATENCY
     then = [(life, life.when(history.settled_at)) for life in found if life.versions[0].at <= history.settled_at]
     left = [(life, pod) for life, pod in then if not pod.gone]
@@ -115,7 +116,8 @@ def jobs_and_pods_agree(history: History, found: Sequence[Life]) -> Iterator[Fin
     for life, pod in there:
         later = life.when(soon)
         has_job = pod.job_id in live if pod.job_id else pod.key in named
-        passes = later.gone or later.deleting or later.phase in OVER
+        gathers = not pod.job_id and pod.group != "" and life.bound is not None  # its gang was not complete then, and was later
+        passes = later.gone or later.deleting or later.phase in OVER or gathers
         none = f" ({pod.job_id} is none)" if pod.job_id else ""
         yield f"pod {pod.key}", "" if has_job or passes else f"is {pod.phase} and has no job{none}"
 

@@ -12,7 +12,7 @@ import msgspec
 
 from slinky.bridge.devices import Indices
 from slinky.bridge.directions import Judgement
-from slinky.bridge.executor import Executor
+from slinky.bridge.executor import Executor, NotLeadingError
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
@@ -26,14 +26,19 @@ from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.volumes.outcomes import NodeRefused, Underway
 from slinky.bridge.volumes.patience import wait_for, wait_no_more
 from slinky.bridge.workload import WorkloadKey
-from slinky.kube import Pod
+from slinky.kube import ApiError, ConnectionFailedError, Pod
 from slinky.slurm import Allocation, SlurmClient, SlurmError
 
-__all__ = ["Binder", "NodeRefused", "OldNewsError"]
+__all__ = ["Binder", "NodeRefused", "OldNewsError", "is_refused"]
 
 log = logging.getLogger(__name__)
 
 HELD_SECONDS = 30.0  # how long an allocation is kept for a node that is full of pods which are not about to go
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether a write to Kubernetes was certainly not done: it was not sent, or the server said no. A server's own trouble (5xx) is no such word, and nor is silence."""
+    return isinstance(error, NotLeadingError | ConnectionFailedError) or (isinstance(error, ApiError) and error.code < 500)
 
 
 class OldNewsError(SlurmError):
@@ -193,8 +198,9 @@ class Binder:
         try:
             annotations = task_annotations(known.submission, placement.slot, known.slots)
             bound = await self._executor.bind(pod, placement.node, annotations, known.job_id)
-        except BaseException:
-            self._withdraw(pod)
+        except BaseException as error:
+            if is_refused(error):  # else it may be there, and counts until that is known: by the next try, or by the watch
+                self._withdraw(pod)
             raise
         if bound:
             known.written.ranks[placement.uid] = placement.slot.rank

@@ -51,6 +51,7 @@ class Ledger:
         self._on: dict[str, set[str]] = {}
         self._names: dict[str, Key] = {}
         self._dying: set[str] = set()
+        self._unseen: set[str] = set()  # of those that we bound, whom the watch has not shown there yet
         self._devices = Devices()
         self._shapes: dict[Shape, Amounts] = {}
         self._answers: dict[Shape, _Answers] = {}
@@ -104,10 +105,14 @@ class Ledger:
         return [str(self._names[uid]) for uid in self._on.get(node, ()) if uid not in self._foreigners]
 
     def assume(self, pod: Pod, node: str, devices: Indices = NONE) -> None:
-        """We are binding it: it counts from now on."""
-        if pod.metadata.uid not in self._counted:
+        """We are binding it: it counts from now on. Where an earlier Binding to another node came to nothing, no longer there."""
+        uid = pod.metadata.uid
+        if uid in self._unseen and self._counted[uid][0] != node:
+            self._uncount(uid)
+        if uid not in self._counted:
             self._count(pod, node, is_foreign=False)
-            self._devices.take(node, pod.metadata.uid, devices)
+            self._devices.take(node, uid, devices)
+            self._unseen.add(uid)
 
     def withdraw(self, pod: Pod) -> None:
         """The binding failed."""
@@ -175,6 +180,8 @@ class Ledger:
         if pod.is_over:
             self._uncount(uid)
             return
+        if node:
+            self._unseen.discard(uid)
         if node and (resized or uid not in self._counted or self._counted[uid][0] != node):
             self._uncount(uid)
             self._count(pod, node, is_foreign=is_foreign)
@@ -207,6 +214,7 @@ class Ledger:
             return
         node, amounts = found
         del self._names[uid]
+        self._unseen.discard(uid)
         self._devices.free(node, uid)
         self._dying.discard(uid)
         self._on[node].discard(uid)
