@@ -7,7 +7,7 @@ RUN := .venv/bin
 PYTEST := $(RUN)/pytest
 SEVERAL := -n 3 --dist loadfile  # processes, each with a sandbox of its own: these tests wait more than they compute
 
-.PHONY: help setup lint test test-fast test-all demo bench clean
+.PHONY: help setup lint test test-fast test-all chaos demo bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ test-fast: lint  ## lint and the tests that need no sandbox (seconds)
 
 test-all: lint  ## everything, the long ones too (hours)
 	$(PYTEST)
+
+chaos: setup  ## pods and gangs while everything fails, by a seed: SEED=1 SECONDS=120 RUNS=1 (docs/chaos.md)
+	$(RUN)/python -m tests.chaos --seed $(or $(SEED),1) --seconds $(or $(SECONDS),120) --runs $(or $(RUNS),1) $(OPTIONS)
 
 demo: setup  ## pods, a gang and a burst placed by Slurm, on a real Slurm and a real Kubernetes
 	$(RUN)/slinky demo

@@ -111,7 +111,7 @@ class World:
             Jobs(me, poller, "c1"),
             poller,
             Submitter(me, teller, Directions(self, me, {}), poller, teller, metrics, lambda _: self.granted),  # type: ignore[arg-type]
-            lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake, volumes),  # type: ignore[arg-type]
+            lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake, volumes, None, lambda: poller.is_current),  # type: ignore[arg-type]
             self.window,
             teller,  # type: ignore[arg-type]
             metrics,

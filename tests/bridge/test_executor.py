@@ -8,12 +8,14 @@ import msgspec
 import pytest
 
 from slinky.bridge.annotations import JobSettings
+from slinky.bridge.binding import is_refused
 from slinky.bridge.executor import Executor
 from slinky.bridge.marker import comment_for
 from slinky.bridge.translate import Site
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import ConflictError, Meta, Pod
+from slinky.kube import ApiError, ConflictError, ConnectionFailedError, Meta, Pod
 from slinky.kube import NotFoundError as KubeNotFoundError
+from slinky.kube import OutcomeUnknownError as LostAnswerError
 from slinky.kube.errors import Status
 from slinky.kube.objects import PodSpec
 from slinky.slurm import AlreadyDoneError, Job, JobDescription, NotFoundError, OutcomeUnknownError, RefusedError, SlurmError
@@ -160,3 +162,22 @@ async def test_a_write_that_conflicts_with_nothing_is_tried_again() -> None:
         await acts.label(POD, 7)
     kube.there = on("", uid="another")
     await acts.label(POD, 7)
+
+
+def test_only_what_was_not_sent_or_was_refused_is_certainly_not_done() -> None:
+    assert is_refused(ConflictError("POST", "/binding", Status(code=409)))
+    assert is_refused(ConnectionFailedError("POST", "/binding", "refused"))
+    assert not is_refused(LostAnswerError("POST", "/binding", "the connection broke"))
+    assert not is_refused(ApiError("POST", "/binding", Status(code=500)))
+    assert not is_refused(asyncio.CancelledError())
+
+
+async def test_a_binding_that_conflicts_while_nobody_says_where_the_pod_is_may_have_been_done() -> None:
+    class Silent(Refusing):
+        async def get(self, *_: Any) -> Pod:
+            raise ConnectionFailedError("GET", "/pods/p", "refused")
+
+    kube: Any = Silent(None)
+    with pytest.raises(LostAnswerError) as caught:
+        await Executor(kube, Jobs(None), Site(cluster="c1", partition="bridge")).bind(POD, "n", {}, 7)  # type: ignore[arg-type]
+    assert not is_refused(caught.value)

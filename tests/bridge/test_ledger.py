@@ -2,11 +2,13 @@
 
 import datetime as dt
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from slinky.bridge.keys import DEVICES
 from slinky.bridge.ledger import Ledger
 from slinky.kube import Cache, Key, Meta, Node, Pod
 from slinky.kube.objects import Container, NodeStatus, PodSpec, PodStatus, ResourceNeeds
@@ -105,10 +107,15 @@ class Books(RuleBasedStateMachine):
         self.ledger = Ledger([self.pods], Cache())
         self.there: dict[str, tuple[str, int]] = {}
         self.assumed: set[str] = set()
+        self.unseen: set[str] = set()
 
     @rule(name=st.sampled_from("abcde"), node=st.sampled_from(["n", "m"]), cpu=st.integers(1, 4))
     def bind(self, name: str, node: str, cpu: int) -> None:
         self.ledger.assume(a_pod(name, cpu), node)
+        if name not in self.there:
+            self.unseen.add(name)
+        elif name in self.unseen and self.there[name][0] != node:
+            self.there[name] = (node, cpu)
         if self.there.setdefault(name, (node, cpu)) == (node, cpu) and Key("ns", name) not in self.pods:
             self.assumed.add(name)
 
@@ -126,6 +133,7 @@ class Books(RuleBasedStateMachine):
             node, cpu = self.there[name]
             self.pods.put(a_pod(name, cpu, node, phase, deleting=deleting))
             self.assumed.discard(name)
+            self.unseen.discard(name)
             if phase in ("Failed", "Succeeded"):
                 del self.there[name]
 
@@ -162,3 +170,39 @@ class Books(RuleBasedStateMachine):
 
 TestBooks = Books.TestCase
 TestBooks.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+def with_devices(pod: Pod, text: str) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations={DEVICES: text}))
+
+
+async def test_a_device_is_its_pods_until_the_containers_are_gone_though_others_are_free(world: World) -> None:
+    world.own.put(with_devices(a_pod("old", node="n", phase="Running"), '{"gpu":[0]}'))
+    coming = a_pod("new")
+    assert world.ledger.obstacle("n", [coming], [{"gpu": (1, 2)}]) == ""
+    assert world.ledger.obstacle("n", [coming], [{"hca": (0,)}]) == ""
+    assert "gpu 0 of node n is still that of pod ns/old" in world.ledger.obstacle("n", [coming], [{"gpu": (0, 1)}])
+    assert not world.ledger.passes("n", [coming], [{"gpu": (0,)}]), "nothing says that it goes"
+    world.own.put(with_devices(a_pod("old", node="n", phase="Running", deleting=True), '{"gpu":[0]}'))
+    assert world.ledger.obstacle("n", [coming], [{"gpu": (0, 1)}])
+    assert world.ledger.passes("n", [coming], [{"gpu": (0,)}])
+    world.own.put(with_devices(a_pod("old", node="n", phase="Failed", deleting=True), '{"gpu":[0]}'))
+    assert world.ledger.obstacle("n", [coming], [{"gpu": (0, 1)}]) == ""
+
+
+async def test_devices_count_from_our_binding_on_and_not_against_their_own_pod(world: World) -> None:
+    first, second = a_pod("a"), a_pod("b")
+    world.ledger.assume(first, "n", {"gpu": (3,)})
+    assert world.ledger.obstacle("n", [first], [{"gpu": (3,)}]) == ""
+    assert "gpu 3" in world.ledger.obstacle("n", [second], [{"gpu": (3,)}])
+    world.ledger.withdraw(first)
+    assert world.ledger.obstacle("n", [second], [{"gpu": (3,)}]) == ""
+
+
+async def test_a_pod_that_is_bound_elsewhere_in_the_end_counts_there_alone(world: World) -> None:
+    """The outcome of the first Binding was not known, and so it went on counting."""
+    world.nodes.put(a_node("m"))
+    world.ledger.assume(a_pod("a", 3), "m")
+    world.ledger.assume(a_pod("a", 3), "n")
+    assert world.cpus_free() == 1
+    assert world.ledger.obstacle("m", [a_pod("b", 4)]) == ""

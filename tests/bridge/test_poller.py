@@ -24,6 +24,7 @@ class Slurm:
         self.held = {int(name[1:]): state for name, state in states.items()}
         self.down = False
         self.started = 1
+        self.silence = 0.001
         self.asked: list[frozenset[int]] = []
         self.jobs = self
 
@@ -35,7 +36,7 @@ class Slurm:
     async def states(self, job_ids: Iterable[int]) -> list[JobStatus]:
         wanted = frozenset(job_ids)
         self.asked.append(wanted)
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(self.silence)
         if self.down:
             raise UnavailableError("slurmctld is not there")
         return [JobStatus(str(job_id), [state]) for job_id, state in self.held.items() if job_id in wanted]
@@ -236,5 +237,24 @@ def test_what_no_job_can_do_and_a_restart_of_slurm_leave_another_epoch() -> None
             await watcher.poller.confirm()
             await watcher.poller.confirm()
             assert watcher.poller.epoch == 3
+
+
+def test_states_are_news_while_slurm_answers_and_not_when_it_is_down_or_silent() -> None:
+    async def story() -> None:
+        slurm = Slurm(j1="RUNNING")
+        async with Watcher(slurm).running() as watch:
+            assert not watch.poller.is_current, "nobody has looked yet"
+            watch.poller.follow(1)
+            await watch.until(lambda: watch.told)
+            for _ in range(50):
+                await asyncio.sleep(0.1)
+                assert watch.poller.is_current
+            slurm.down = True
+            await watch.until(lambda: not watch.poller.is_current)
+            slurm.down = False
+            await watch.until(lambda: watch.poller.is_current)
+            slurm.silence = 30.0
+            await asyncio.sleep(5)
+            assert not watch.poller.is_current, "the next look is overdue"
 
     run_in_virtual_time(story())

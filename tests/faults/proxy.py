@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-__all__ = ["Fault", "FaultProxy", "HeardRequest"]
+__all__ = ["Fault", "FaultProxy", "HeardRequest", "headers_of", "read_request", "reset"]
 
 HEAD_LIMIT = 1 << 20
 
@@ -92,7 +92,7 @@ class FaultProxy:
         assert self._server
         self._server.close()
         for writer in list(self._open):
-            _reset(writer)
+            reset(writer)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -112,7 +112,7 @@ class FaultProxy:
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while request := await _read_request(reader):
+        while request := await read_request(reader):
             request.fault = self.plan(request)
             self.heard.append(request)
             if not await self._carry_out(request, reader, writer):
@@ -122,7 +122,7 @@ class FaultProxy:
         """Whether the connection goes on."""
         fault = request.fault
         if fault is Fault.RESET:
-            _reset(writer)
+            reset(writer)
             return False
         if fault is Fault.STALL:
             await _until_gone(reader)
@@ -139,11 +139,11 @@ class FaultProxy:
         if fault is Fault.NONE:
             writer.write(whole)
         elif fault is Fault.DONE_RESET:
-            _reset(writer)
+            reset(writer)
         elif fault is Fault.DONE_RESET_MIDDLE:
             writer.write(whole[: len(head) + len(body) // 2])
             await writer.drain()
-            _reset(writer)
+            reset(writer)
         elif fault is Fault.DONE_LATE:
             await _until_gone(reader)
         elif fault is Fault.DONE_TWO_ANSWERS:
@@ -163,7 +163,7 @@ class FaultProxy:
             writer.write(request.raw + request.body)
             await writer.drain()
             head = await reader.readuntil(b"\r\n\r\n")
-            length = _headers(head).get("content-length")
+            length = headers_of(head).get("content-length")
             return head, await reader.readexactly(int(length)) if length else b""
         finally:
             writer.close()
@@ -175,18 +175,18 @@ _PLAIN_401 = (
 )
 
 
-async def _read_request(reader: asyncio.StreamReader) -> HeardRequest | None:
+async def read_request(reader: asyncio.StreamReader) -> HeardRequest | None:
     try:
         raw = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
         return None
-    headers = _headers(raw)
+    headers = headers_of(raw)
     method, path, _ = raw.split(b"\r\n", 1)[0].decode().split(" ", 2)
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     return HeardRequest(method, path, headers, body, raw=raw)
 
 
-def _headers(head: bytes) -> dict[str, str]:
+def headers_of(head: bytes) -> dict[str, str]:
     pairs = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:] if ":" in line)
     return {key.strip().lower(): value.strip() for key, _, value in pairs}
 
@@ -201,7 +201,7 @@ async def _until_gone(reader: asyncio.StreamReader) -> None:
         await reader.read(1)
 
 
-def _reset(writer: asyncio.StreamWriter) -> None:
+def reset(writer: asyncio.StreamWriter) -> None:
     """A TCP reset, not a polite end."""
     sock = writer.get_extra_info("socket")
     if sock is not None:

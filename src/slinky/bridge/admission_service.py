@@ -8,10 +8,10 @@ it is ready only when it can answer.
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry
@@ -25,19 +25,24 @@ from slinky.kube import (
     Access,
     AdmissionServer,
     AlreadyExistsError,
+    Backoff,
     Cache,
     CertificateFiles,
     Client,
     ConflictError,
+    DeadlineError,
     HealthServer,
+    InterruptedReadError,
     KubeError,
     KubeMetrics,
     Namespace,
     NotFoundError,
     OnFailure,
+    OutcomeUnknownError,
     Reflector,
     Resource,
     SelfMadeCertificate,
+    UnavailableError,
 )
 
 __all__ = ["configurations", "delete_configurations", "own_username", "serve_admission", "write_configurations"]
@@ -45,6 +50,8 @@ __all__ = ["configurations", "delete_configurations", "own_username", "serve_adm
 log = logging.getLogger(__name__)
 
 TRIES = 5
+BACKOFF = Backoff(first=0.5, most=5.0)
+T = TypeVar("T")
 GROUP = "admissionregistration.k8s.io"
 MUTATING: Resource[dict[str, Any]] = Resource(GROUP, "v1", "mutatingwebhookconfigurations", dict, namespaced=False)
 VALIDATING: Resource[dict[str, Any]] = Resource(GROUP, "v1", "validatingwebhookconfigurations", dict, namespaced=False)
@@ -62,7 +69,7 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(_listening(health.running(), settings.health_port, "healthPort"))
         client = await stack.enter_async_context(Client(access, observer=metrics.observe, field_manager="slinky-admission"))
-        users = frozenset(settings.admission.bridge_users or [await own_username(client)])
+        users = frozenset(settings.admission.bridge_users or [await _patiently(lambda: own_username(client))])
         log.info("keys of the bridge may be changed by %s", ", ".join(sorted(users)))
         namespaces = await _watched_namespaces(settings, client, metrics, stack)
         del waiting["namespaces"]
@@ -79,7 +86,8 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
         waiting.clear()
         if apply:
             issued = certificate.issued if isinstance(certificate, SelfMadeCertificate) else None
-            await write_configurations(client, settings, users, authorities=issued.authorities if issued else b"")
+            authorities = issued.authorities if issued else b""
+            await _patiently(lambda: write_configurations(client, settings, users, authorities=authorities))
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -121,6 +129,21 @@ def server_names(settings: Settings) -> list[str]:
         return [urlsplit(settings.admission.url).hostname or ""]
     service = f"{settings.admission.service}.{settings.namespace}.svc"
     return [service, f"{service}.cluster.local"]
+
+
+async def _patiently(deed: Callable[[], Awaitable[T]]) -> T:
+    """At the start: what can be said twice is, where an answer was lost or the server has none at the moment. A webhook that ended for that would be away for longer."""
+    failures = 0
+    while True:
+        try:
+            return await deed()
+        except (OutcomeUnknownError, InterruptedReadError, DeadlineError, UnavailableError) as error:
+            failures += 1
+            if failures >= TRIES:
+                raise
+            pause = BACKOFF.seconds(failures)
+            log.warning("%s; again in %.1f s", error, pause)
+            await asyncio.sleep(pause)
 
 
 async def own_username(client: Client) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from slinky.bridge.devices import Indices
 from slinky.bridge.directions import Judgement
-from slinky.bridge.executor import Executor
+from slinky.bridge.executor import Executor, NotLeadingError
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
@@ -25,18 +26,27 @@ from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.volumes.outcomes import NodeRefused, Underway
 from slinky.bridge.volumes.patience import wait_for, wait_no_more
 from slinky.bridge.workload import WorkloadKey
-from slinky.kube import Pod
-from slinky.slurm import Allocation, SlurmClient
+from slinky.kube import ApiError, ConnectionFailedError, Pod
+from slinky.slurm import Allocation, SlurmClient, SlurmError
 
-__all__ = ["Binder", "NodeRefused"]
+__all__ = ["Binder", "NodeRefused", "OldNewsError", "is_refused"]
 
 log = logging.getLogger(__name__)
 
 HELD_SECONDS = 30.0  # how long an allocation is kept for a node that is full of pods which are not about to go
 
 
+def is_refused(error: BaseException) -> bool:
+    """Whether a write to Kubernetes was certainly not done: it was not sent, or the server said no. A server's own trouble (5xx) is no such word, and nor is silence."""
+    return isinstance(error, NotLeadingError | ConnectionFailedError) or (isinstance(error, ApiError) and error.code < 500)
+
+
+class OldNewsError(SlurmError):
+    """Slurm does not answer, or was not asked for a while: a job that ran then may be over, and its nodes another's."""
+
+
 class Binder:
-    """`wake(key)` is called for a workload whose node may have room now. Without `volumes`, claims are not looked at."""
+    """`wake(key)` is called for a workload whose node may have room now. Without `volumes`, claims are not looked at. `is_current` tells whether what is known of Slurm's jobs is news."""
 
     def __init__(
         self,
@@ -49,8 +59,10 @@ class Binder:
         wake: Callable[[WorkloadKey], None],
         volumes: VolumeBinder | None = None,
         names: NodeNames | None = None,
+        is_current: Callable[[], bool] = lambda: True,
     ) -> None:
         self._names = names or NodeNames()
+        self._is_current = is_current
         self._executor = executor
         self._slurm = slurm
         self._ledger = ledger
@@ -125,21 +137,24 @@ class Binder:
         return placement if host == placement.slot.node else msgspec.structs.replace(placement, host=host)
 
     async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> dict[str, str]:
-        """Nodes (by Slurm's names) that Kubernetes will not take a pod on, and why; where there is one, nothing was bound."""
+        """Nodes (by Slurm's names) that Kubernetes will not take a pod on, and why; where there is one, nothing was bound. Raises OldNewsError."""
         assert known.submission
+        if not self._is_current():
+            raise OldNewsError("not bound yet: how its job stands was last heard too long ago", request=f"job {known.job_id}")
         if refused := self._judged(placements, pods):
             wait_no_more(known)
             known.obstacle = "; ".join(refused.values())
             return refused
-        by_node: dict[str, list[Pod]] = {}
+        by_node: dict[str, list[Placement]] = {}
         in_slurm = {placement.node: placement.slot.node for placement in placements}
         for placement in placements:
-            by_node.setdefault(placement.node, []).append(pods[placement.uid])
-        for node, here in by_node.items():
-            if obstacle := self._ledger.obstacle(node, here):
+            by_node.setdefault(placement.node, []).append(placement)
+        for node, placed in by_node.items():
+            here, devices = [pods[placement.uid] for placement in placed], [placement.slot.devices for placement in placed]
+            if obstacle := self._ledger.obstacle(node, here, devices):
                 wait_no_more(known)
                 self._hold(key, node, obstacle, known, here)
-                return {in_slurm[node]: obstacle} if self._held_for_long(node, here, known) else {}
+                return {in_slurm[node]: obstacle} if self._held_for_long(node, here, devices, known) else {}
         outcome = (
             await self._volumes.bind(key, [(pods[placement.uid], placement.node) for placement in placements]) if self._volumes else None
         )
@@ -153,7 +168,7 @@ class Binder:
             return {in_slurm.get(outcome.node, outcome.node): outcome.why}
         known.obstacle, known.obstacle_since, known.requeues, known.rejected = "", 0.0, 0, ""
         for placement in placements:
-            self._ledger.assume(pods[placement.uid], placement.node)
+            self._ledger.assume(pods[placement.uid], placement.node, placement.slot.devices)
             self._judgement.assume(pods[placement.uid], placement.node)
         await all_of([self._bind_one(pods[placement.uid], placement, known) for placement in placements])
         if self._volumes:
@@ -172,19 +187,20 @@ class Binder:
         pod, why = found
         return {placement.slot.node: why for placement in placements if placement.uid == pod.metadata.uid}
 
-    def _held_for_long(self, node: str, pods: Sequence[Pod], known: Known) -> bool:
+    def _held_for_long(self, node: str, pods: Sequence[Pod], devices: Sequence[Indices], known: Known) -> bool:
         """Somebody else's pods, who show no sign of going: not worth an allocation that others could use."""
         now = asyncio.get_running_loop().time()
         known.obstacle_since = known.obstacle_since or now
-        return now - known.obstacle_since >= HELD_SECONDS and not self._ledger.passes(node, pods)
+        return now - known.obstacle_since >= HELD_SECONDS and not self._ledger.passes(node, pods, devices)
 
     async def _bind_one(self, pod: Pod, placement: Placement, known: Known) -> None:
         assert known.submission
         try:
             annotations = task_annotations(known.submission, placement.slot, known.slots)
             bound = await self._executor.bind(pod, placement.node, annotations, known.job_id)
-        except BaseException:
-            self._withdraw(pod)
+        except BaseException as error:
+            if is_refused(error):  # else it may be there, and counts until that is known: by the next try, or by the watch
+                self._withdraw(pod)
             raise
         if bound:
             known.written.ranks[placement.uid] = placement.slot.rank

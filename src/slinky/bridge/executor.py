@@ -15,7 +15,8 @@ from slinky.bridge.submission import Submission, submission_from, submission_of
 from slinky.bridge.translate import Site, components
 from slinky.bridge.whereabouts import Whereabouts, noted, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import PODS, ApiError, Client, ConflictError, InvalidError, NotFoundError, PatchKind, Pod
+from slinky.kube import PODS, ApiError, Client, ConflictError, InvalidError, KubeError, NotFoundError, PatchKind, Pod
+from slinky.kube import OutcomeUnknownError as OutcomeLostError
 from slinky.slurm import (
     AlreadyDoneError,
     Job,
@@ -188,13 +189,16 @@ class Executor:
             await self._gone_or_raise(pod, error)
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
-        """Whether it is on that node now. Not so where it is gone, is being deleted, or is somewhere else. The job's id goes along as its label, if it is not there yet."""
+        """Whether it is on that node now. Not so where it is gone, is being deleted, or is somewhere else. The job's id goes along as its label, if it is not there yet. What fails is raised; unless `is_refused`, it may have been done."""
         self._check()
         name, namespace, uid, labels = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid, {JOB_ID: str(job_id)}
         try:
             await self._kube.bind(name, namespace, node, uid=uid, annotations=annotations, labels=labels)
         except (ConflictError, NotFoundError) as error:
-            there = await self._there(pod)
+            try:
+                there = await self._there(pod)
+            except KubeError as lost:
+                raise OutcomeLostError("POST", f"binding of {pod.key}", f"{error}; and then {lost}") from error
             if there is not None and not there.spec.node_name and there.metadata.deletion_timestamp is None:
                 raise  # nothing stands against it: it is tried again
             log.info("pod %s is bound already, is being deleted, or is another one now: %s", pod.key, error)

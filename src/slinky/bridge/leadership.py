@@ -98,7 +98,7 @@ class Leadership:
             self._jobs,
             self.poller,
             Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics, grants),
-            lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake, volumes, names),
+            lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake, volumes, names, lambda: self.poller.is_current),
             window,
             teller,
             metrics,

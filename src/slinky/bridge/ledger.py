@@ -2,7 +2,7 @@
 
 Comes in: the caches of nodes and of all pods, and what we have bound ourselves a moment ago. Goes out: whether these pods fit on that node now, and if not, what is in the way; and which nodes a pod must not be sent to for want of
 something that Slurm does not count. What must stay true: a pod counts from the moment we bind it, seen or not, until its containers are gone; a dying pod counts; pods of other schedulers count; one that is resized counts with the
-larger of both sizes. Slurm's word alone is not enough: it knows nothing of DaemonSets, and gives a node away before the containers of the last pod are gone.
+larger of both sizes; and a device is its pod's as long as the pod counts. Slurm's word alone is not enough: it knows nothing of DaemonSets, and gives a node away before the containers of the last pod are gone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
 
+from slinky.bridge.devices import NONE, Devices, Indices, devices_of
 from slinky.bridge.needs import Needs, counted_of, needs_of
 from slinky.bridge.quantities import quantity
 from slinky.bridge.room import ONE_POD, counted_by_slurm, room_refusal, written
@@ -50,6 +51,8 @@ class Ledger:
         self._on: dict[str, set[str]] = {}
         self._names: dict[str, Key] = {}
         self._dying: set[str] = set()
+        self._unseen: set[str] = set()  # of those that we bound, whom the watch has not shown there yet
+        self._devices = Devices()
         self._shapes: dict[Shape, Amounts] = {}
         self._answers: dict[Shape, _Answers] = {}
         for caches, is_foreign in ((pods, False), (foreign, True)):
@@ -101,17 +104,22 @@ class Ledger:
         """Pods of the bridge's on a node, until their containers are gone."""
         return [str(self._names[uid]) for uid in self._on.get(node, ()) if uid not in self._foreigners]
 
-    def assume(self, pod: Pod, node: str) -> None:
-        """We are binding it: it counts from now on."""
-        if pod.metadata.uid not in self._counted:
+    def assume(self, pod: Pod, node: str, devices: Indices = NONE) -> None:
+        """We are binding it: it counts from now on. Where an earlier Binding to another node came to nothing, no longer there."""
+        uid = pod.metadata.uid
+        if uid in self._unseen and self._counted[uid][0] != node:
+            self._uncount(uid)
+        if uid not in self._counted:
             self._count(pod, node, is_foreign=False)
+            self._devices.take(node, uid, devices)
+            self._unseen.add(uid)
 
     def withdraw(self, pod: Pod) -> None:
         """The binding failed."""
         self._uncount(pod.metadata.uid)
 
-    def obstacle(self, node: str, pods: Sequence[Pod]) -> str:
-        """Empty where all of them fit there now; pods that are counted there already do not count twice."""
+    def obstacle(self, node: str, pods: Sequence[Pod], devices: Sequence[Indices] = ()) -> str:
+        """Empty where all of them fit there now, and none of the `devices` that they are to have is another's still; pods that are counted there already do not count twice."""
         known = self._nodes.by_key(Key("", node))
         if known is None:
             return f"Kubernetes has no node {node}"
@@ -124,10 +132,13 @@ class Ledger:
             room = (quantity(text) if text is not None else NOTHING) - used.get(name, NOTHING)
             if amount > room:
                 return f"node {node} has {written(max(room, NOTHING))} of {written(amount)} {name} free{self._culprits(node, name)}"
-        return ""
+        held = self._devices.holders(node, devices, (pod.metadata.uid for pod in pods))
+        return next((f"{device} of node {node} is still that of pod {self._names[uid]}" for device, uid in held.items()), "")
 
-    def passes(self, node: str, pods: Sequence[Pod]) -> bool:
+    def passes(self, node: str, pods: Sequence[Pod], devices: Sequence[Indices] = ()) -> bool:
         """Whether what is in their way goes away by itself: pods that are being deleted."""
+        if not self._dying.issuperset(self._devices.holders(node, devices, (pod.metadata.uid for pod in pods)).values()):
+            return False
         dying = _total(self._counted[uid][1] for uid in self._dying & self._on.get(node, set()))
         known = self._nodes.by_key(Key("", node))
         if known is None or not dying:
@@ -169,6 +180,8 @@ class Ledger:
         if pod.is_over:
             self._uncount(uid)
             return
+        if node:
+            self._unseen.discard(uid)
         if node and (resized or uid not in self._counted or self._counted[uid][0] != node):
             self._uncount(uid)
             self._count(pod, node, is_foreign=is_foreign)
@@ -180,6 +193,7 @@ class Ledger:
         amounts = self._shared({**counted_of(pod).amounts, "pods": Fraction(1)})
         self._counted[uid] = (node, amounts)
         self._names[uid] = pod.key
+        self._devices.take(node, uid, devices_of(pod))
         self._on.setdefault(node, set()).add(uid)
         _add(self._used.setdefault(node, {}), amounts)
         if is_foreign:
@@ -200,6 +214,8 @@ class Ledger:
             return
         node, amounts = found
         del self._names[uid]
+        self._unseen.discard(uid)
+        self._devices.free(node, uid)
         self._dying.discard(uid)
         self._on[node].discard(uid)
         _add(self._used[node], amounts, -1)

@@ -21,6 +21,8 @@ __all__ = ["JobPoller", "PollTimes", "next_pause"]
 
 log = logging.getLogger(__name__)
 
+OVERDUE_SECONDS = 2.0
+
 
 IDLE_START_SECONDS = 5.0  # how often that is asked where nobody has to know
 START_SECONDS = 1.0  # how long it is good enough to know that slurmctld was not restarted
@@ -60,6 +62,7 @@ class JobPoller:
         self._start_at = float("-inf")  # when that was last asked
         self._start_lock = asyncio.Lock()
         self.outage = ""
+        self._good_until = float("-inf")
 
     def follow(self, job_id: int, owner: WorkloadKey | None = None) -> None:
         """Look at this job from now on, and soon. Where somebody else had a job of that id, this is another."""
@@ -116,6 +119,11 @@ class JobPoller:
         self._wake.set()
 
     @property
+    def is_current(self) -> bool:
+        """Whether the states are news: the last look was answered, and the next is not overdue. Not so while Slurm does not answer, nor when this process was itself stopped for a while."""
+        return not self.outage and asyncio.get_running_loop().time() <= self._good_until
+
+    @property
     def following(self) -> int:
         return len(self._open)
 
@@ -134,7 +142,9 @@ class JobPoller:
                 pause = min(pause * 2, self._times.longest_outage_pause)
                 continue
             waiting = any(status.is_pending for status in self.states.values())
-            pause = next_pause(self._times, pause, loop.time() - began, changed=changed, waiting=waiting)
+            took = loop.time() - began
+            pause = next_pause(self._times, pause, took, changed=changed, waiting=waiting)
+            self._good_until = loop.time() + pause + took + OVERDUE_SECONDS
             await self._sleep(pause)
 
     async def _look(self) -> bool:
