@@ -131,6 +131,11 @@ class _World:
         uid, namespace = pod["metadata"]["uid"], pod["metadata"]["namespace"]
         managed = self._settings.manages(namespace, dict(self._labels)) if self._managed is None else self._managed
         msgspec.convert(pod, Pod)
+        if namespace in self._settings.never_managed and not _is_for(pod, self._settings):
+            self.skipped.append(
+                f"{title(pod)}: Slurm schedules nothing in namespace {namespace}, as Kubernetes, Slurm or the bridge itself run there"
+            )
+            return
         verdict = admit_pod(pod, self._settings, managed=True, grant=self._grant(namespace))
         self._root_of[uid] = root
         if verdict.refusal:
