@@ -1,26 +1,36 @@
 """The command line: help that helps, errors that say what would be right."""
 
-import pytest
+import sys
+from collections.abc import Iterator
 
+import click
+import pytest
+from click.testing import CliRunner
+
+from slinky.cli import main, slinky
 from tests.conftest import Cli
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        [],
-        ["sandbox"],
-        ["demo"],
-        ["translate"],
-        ["bridge"],
-        *(["bridge", c] for c in ["run", "admission", "webhooks", "settings", "shadow-report", "shadow-end"]),
-        *(["sandbox", c] for c in ["up", "down", "list", "status", "logs", "env", "kubectl", "slurm", "shell", "restart", "bridge"]),
-    ],
-)
-def test_every_command_has_help(cli: Cli, command: list[str]) -> None:
-    done = cli(*command, "--help")
-    assert done.returncode == 0
+def all_commands(command: click.Command, *path: str) -> Iterator[tuple[str, ...]]:
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from all_commands(found, *path, name)
+
+
+@pytest.mark.parametrize("command", list(all_commands(slinky)), ids=" ".join)
+def test_every_command_has_help(command: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(slinky, [*command, "--help"])
+    assert done.exit_code == 0
     assert len(done.stdout) > 80
+
+
+def test_the_program_shows_its_commands(cli: Cli) -> None:
+    done = cli("--help")
+    assert (done.returncode, "sandbox" in done.stdout) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -46,11 +56,19 @@ def test_every_command_has_help(cli: Cli, command: list[str]) -> None:
         (["bridge", "webhooks", "--delete", "--config", "/dev/null", "--kubeconfig", "/nosuch"], "no kubeconfig: /nosuch does not exist"),
     ],
 )
-def test_a_mistake_gets_one_sentence_and_no_traceback(cli: Cli, arguments: list[str], said: str) -> None:
-    done = cli(*arguments)
-    assert done.returncode == 1
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_mistake_gets_one_sentence_and_no_traceback(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["slinky", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_mistake_ends_the_program_with_1(cli: Cli) -> None:
+    done = cli("sandbox", "status", "--name", "nosuch")
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
 
 
 def test_taking_down_what_is_not_there_is_no_error(cli: Cli) -> None:

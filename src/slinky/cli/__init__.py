@@ -7,7 +7,7 @@ import click
 from slinky import __version__
 from slinky.cli.lazy import LazyGroup
 
-__all__ = ["main"]
+__all__ = ["main", "slinky"]
 
 COMMANDS = {
     "bridge": "slinky.cli.bridge:bridge",
