@@ -5,7 +5,8 @@ CACHE := $(or $(SLINKY_CACHE),$(HOME)/.cache/slinky)
 UV := $(shell command -v uv || echo $(CACHE)/uv/bin/uv)
 RUN := .venv/bin
 PYTEST := $(RUN)/pytest
-SEVERAL := -n 3 --dist loadfile  # processes, each with a sandbox of its own: these tests wait more than they compute
+BUILD := tests/sandbox/test_kubernetes.py tests/sandbox/test_real_nodes.py  # need everything that is built
+SEVERAL := -n 3 --dist loadfile --no-loadscope-reorder  # processes, each with a sandbox of its own: these tests wait more than they compute
 
 .PHONY: help setup lint test test-fast test-all chaos demo bench clean
 
@@ -27,8 +28,8 @@ lint: setup  ## style, types, layers
 
 test: lint  ## lint, then the fast tests, then the tests on the sandbox
 	$(PYTEST) $(SEVERAL) -m "not sandbox and not long"
-	$(PYTEST) -m "sandbox and not long" tests/sandbox  # which look at the whole machine; and show how far the first build is
-	$(PYTEST) $(SEVERAL) -m "sandbox and not long" --ignore tests/sandbox
+	$(PYTEST) -m "sandbox and not long" $(BUILD)  # one process, which shows how far the first build is
+	$(PYTEST) $(SEVERAL) -m "sandbox and not long" $(BUILD:%=--deselect %)
 
 test-fast: lint  ## lint and the tests that need no sandbox (seconds)
 	$(PYTEST) $(SEVERAL) -m "not sandbox and not long"
