@@ -105,7 +105,7 @@ class Leadership:
             volumes.hold if volumes else lambda *_: "",
             gangs=gangs,
             eviction=eviction,
-            shrink=Shrinking(executor, slurm, sink).look,
+            shrink=Shrinking(executor, slurm, sink, lambda known: self.reconciler.is_still_own(known)).look,
         )
         loop = self.reconciler
         self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own)
