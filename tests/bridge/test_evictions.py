@@ -175,6 +175,24 @@ def test_a_limit_that_is_made_longer_in_time_leaves_the_pods_alone() -> None:
     told(story)
 
 
+def test_a_budget_that_stood_in_the_way_of_an_end_that_did_not_come_is_asked_at_the_next() -> None:
+    async def story(world: World) -> None:
+        world.budget = BUDGET
+        world.make("a")
+        await runs(world, 1, "a")
+        key, end = next(iter(world.loop.known)), Ending("SlurmTimeout", "Slurm job 1 has reached its time limit", 0.0)
+        world.loop.job_ends(key, 1, end)
+        await world.until(lambda: "refused a" in world.acts)
+        world.loop.job_ends(key, 1, None)
+        await asyncio.sleep(3600)
+        world.budget = ""
+        world.loop.job_ends(key, 1, end)
+        await world.until(lambda: world.reasons)
+        assert "evict a" in world.acts, "not past its budget, which says nothing any more"
+
+    told(story)
+
+
 def test_a_budget_is_passed_over_when_the_job_is_over_and_its_time_is_up() -> None:
     async def story(world: World) -> None:
         world.budget = BUDGET

@@ -98,6 +98,7 @@ class Reconciler:
         if known is None or known.job_id != job_id or (known.end is None) == (ending is None):
             return
         known.end = ending
+        known.refusals = {}  # what a budget said to another end is nothing to this one
         self._hurry(key)
 
     def slurm_nodes_changed(self) -> None:
