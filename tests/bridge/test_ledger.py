@@ -206,3 +206,11 @@ async def test_a_pod_that_is_bound_elsewhere_in_the_end_counts_there_alone(world
     world.ledger.assume(a_pod("a", 3), "n")
     assert world.cpus_free() == 1
     assert world.ledger.obstacle("m", [a_pod("b", 4)]) == ""
+
+
+async def test_a_pod_that_may_have_been_bound_elsewhere_needs_its_room_all_the_same(world: World) -> None:
+    world.nodes.put(a_node("m"))
+    world.own.put(a_pod("b", 2, "n"))
+    world.ledger.assume(a_pod("a", 3), "m")  # and nobody knows whether that was done
+    assert "2 of 3 cpu" in world.ledger.obstacle("n", [a_pod("a", 3)])
+    assert not world.ledger.passes("n", [a_pod("a", 3)])
