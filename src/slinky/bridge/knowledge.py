@@ -127,6 +127,8 @@ class Knowledge:
             for job_id in known.job_ids:
                 if self.owners.get(job_id) != key:
                     self.own_job(job_id, key)
+                else:
+                    self._poller.follow(job_id, key)  # one that was lost is not followed, and may be back
         if known.rest:
             await self._executor.end_rest(known.rest, view.why)
             known.rest = ()
