@@ -15,8 +15,11 @@ from slinky.bridge.evictions import LONGEST_AGAIN, Evictions, is_passed_over, se
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.plan import Evict
+from slinky.bridge.submission import Component, Submission
+from slinky.bridge.task import PerTask
 from slinky.kube import ForbiddenError, Meta, Pod
 from slinky.kube.errors import Status
+from slinky.slurm import JobStatus
 from tests.bridge.both_sides import World, runs, told
 from tests.kube.virtual_time import run_in_virtual_time
 
@@ -152,6 +155,20 @@ def test_a_job_that_is_about_to_end_evicts_its_pods_and_ends_when_their_containe
         await world.until(lambda: "end 1 None" in world.acts)
         await world.until(world.is_empty)
         assert world.acts.count("evict a") == 1
+
+    told(story)
+
+
+def test_a_signal_to_a_part_of_a_hetjob_is_one_to_the_whole() -> None:
+    async def story(world: World) -> None:
+        world.make("a")
+        await runs(world, 1, "a")
+        assert not world.loop.is_signalled(1)
+        known = next(iter(world.loop.known.values()))
+        parts = tuple(Component(job_id=job_id, ranks=(rank,), task=PerTask()) for rank, job_id in enumerate((1, 2)))
+        known.submission = Submission(job_id=1, tasks=2, components=parts)
+        world.poller.states[2] = JobStatus("2", ["RUNNING", "SIGNALING"])
+        assert world.loop.is_signalled(1)
 
     told(story)
 

@@ -231,6 +231,7 @@ def test_accounting_tells_how_a_job_ended_that_slurm_forgot() -> None:
         assert [await each.state() for each in (world, stranger, failed)] == ["absent"] * 3
         await asyncio.sleep(SETTLE_SECONDS + 1)
         assert await world.state() == "over"
+        assert not world.known.missing_since, "it is not missing: it is over"
         assert await stranger.state() == "lost"
         assert await failed.state() == "lost", "so slurmdbd writes when slurmctld begins without its state"
 

@@ -120,7 +120,7 @@ class Jobs:
 
     def _seen(self, key: WorkloadKey, job: JobStates, known: Known) -> JobView:
         view = job_view(job, known.job_id, _slots_of(known))
-        known.over, known.why, known.reason = view.state == "over", view.why, view.reason
+        known.over, known.why, known.reason, known.missing_since = view.state == "over", view.why, view.reason, 0.0
         if known.over:
             self._forget(key, known)
         return ending_view(view, known.end)

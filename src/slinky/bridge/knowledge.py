@@ -72,6 +72,12 @@ class Knowledge:
     def owner_of(self, job_id: int) -> WorkloadKey | None:
         return self.owners.get(job_id)
 
+    def is_signalled(self, job_id: int) -> bool:
+        """Slurm is sending it a signal right now, or a part of it."""
+        key = self.owners.get(job_id)
+        known = self.known.get(key) if key is not None else None
+        return any(map(self._poller.is_signalled, known.job_ids if known else (job_id,)))
+
     def submitted(self, key: WorkloadKey, workload: Workload, known: Known) -> None:
         """It has its job; of a hetjob it is remembered who is for which component."""
         self.own_job(known.job_id, key)

@@ -157,7 +157,7 @@ class Leadership:
         if checkpoints:
             checkpoints.pods = self._membership.pods
         endings = Endings(
-            self._slurm, self._membership.pods, self._jobs.is_own, self.poller.is_signalled, self.reconciler.job_ends, checkpoints
+            self._slurm, self._membership.pods, self._jobs.is_own, self.reconciler.is_signalled, self.reconciler.job_ends, checkpoints
         )
         self.reconciler.endings = endings.look
         self.also(endings.run, "ends of jobs")
