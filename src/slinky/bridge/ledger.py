@@ -105,9 +105,9 @@ class Ledger:
         return [str(self._names[uid]) for uid in self._on.get(node, ()) if uid not in self._foreigners]
 
     def assume(self, pod: Pod, node: str, devices: Indices = NONE) -> None:
-        """We are binding it: it counts from now on. Where an earlier Binding to another node came to nothing, no longer there."""
+        """We are binding it: it counts from now on. Where an earlier Binding came to nothing, no longer there, nor with the devices that it was to have then."""
         uid = pod.metadata.uid
-        if uid in self._unseen and self._counted[uid][0] != node:
+        if uid in self._unseen:
             self._uncount(uid)
         if uid not in self._counted:
             self._count(pod, node, is_foreign=False)
