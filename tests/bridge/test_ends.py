@@ -1,6 +1,7 @@
 """When a job that runs will end, and when its pods have to go."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -106,8 +107,10 @@ class Slurm:
         return [self.found]
 
 
-def followed(slurm: Slurm, seconds: float, *, own: bool = True, signalled: bool = False) -> list[Ending | None]:
-    """What was told in so many seconds, changes only."""
+def followed(
+    slurm: Slurm, seconds: float, *, own: bool = True, signalled: bool = False, pods: Callable[[float], list[Pod]] = lambda _: []
+) -> list[Ending | None]:
+    """What was told in so many seconds, changes only. `pods` are those that there are after so many seconds."""
     told: list[Ending | None] = []
     any_slurm: Any = slurm
 
@@ -119,7 +122,14 @@ def followed(slurm: Slurm, seconds: float, *, own: bool = True, signalled: bool 
 
         loop = asyncio.get_running_loop()
         began = loop.time()
-        endings = Endings(any_slurm, lambda _: [], lambda *_: own, lambda _: signalled, tell, clock=lambda: NOW + loop.time() - began)
+        endings = Endings(
+            any_slurm,
+            lambda _: pods(loop.time() - began),
+            lambda *_: own,
+            lambda _: signalled,
+            tell,
+            clock=lambda: NOW + loop.time() - began,
+        )
         endings.look(KEY, None, 7)
         task = asyncio.create_task(endings.run())
         await asyncio.sleep(seconds)
@@ -143,6 +153,26 @@ def test_it_is_told_when_it_is_time_and_not_before() -> None:
     assert told[0] is None
     assert told[1] is not None
     assert (told[1].reason, told[1].why) == ("SlurmTimeout", "Slurm job 7 has reached its time limit")
+
+
+def test_pods_that_were_told_to_go_are_not_called_back_when_those_with_the_longest_grace_period_are_gone() -> None:
+    def pods(seconds: float) -> list[Pod]:
+        graces = (60, 5) if seconds < 70 else (5,)
+        return [Pod(spec=PodSpec(node_name="n", termination_grace_period_seconds=grace)) for grace in graces]
+
+    slurm = Slurm(job(start_time=NOW, end_time=NOW + 120))
+    assert [ending and ending.reason for ending in followed(slurm, 105, pods=pods)] == [None, "SlurmTimeout"]
+
+
+def test_a_limit_that_is_made_longer_calls_pods_back() -> None:
+    slurm = Slurm(job(start_time=NOW, end_time=NOW + 60))
+
+    def pods(seconds: float) -> list[Pod]:
+        if seconds > 40:
+            slurm.found = job(start_time=NOW, end_time=NOW + 3600)
+        return [Pod(spec=PodSpec(node_name="n", termination_grace_period_seconds=60))]
+
+    assert [ending and ending.reason for ending in followed(slurm, 100, pods=pods)] == [None, "SlurmTimeout", None]
 
 
 def test_what_is_signalled_is_looked_at_at_once() -> None:

@@ -15,8 +15,11 @@ from slinky.bridge.evictions import LONGEST_AGAIN, Evictions, is_passed_over, se
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.plan import Evict
+from slinky.bridge.submission import Component, Submission
+from slinky.bridge.task import PerTask
 from slinky.kube import ForbiddenError, Meta, Pod
 from slinky.kube.errors import Status
+from slinky.slurm import JobStatus
 from tests.bridge.both_sides import World, runs, told
 from tests.kube.virtual_time import run_in_virtual_time
 
@@ -156,6 +159,20 @@ def test_a_job_that_is_about_to_end_evicts_its_pods_and_ends_when_their_containe
     told(story)
 
 
+def test_a_signal_to_a_part_of_a_hetjob_is_one_to_the_whole() -> None:
+    async def story(world: World) -> None:
+        world.make("a")
+        await runs(world, 1, "a")
+        assert not world.loop.is_signalled(1)
+        known = next(iter(world.loop.known.values()))
+        parts = tuple(Component(job_id=job_id, ranks=(rank,), task=PerTask()) for rank, job_id in enumerate((1, 2)))
+        known.submission = Submission(job_id=1, tasks=2, components=parts)
+        world.poller.states[2] = JobStatus("2", ["RUNNING", "SIGNALING"])
+        assert world.loop.is_signalled(1)
+
+    told(story)
+
+
 def test_a_limit_that_is_made_longer_in_time_leaves_the_pods_alone() -> None:
     async def story(world: World) -> None:
         world.budget = BUDGET
@@ -171,6 +188,24 @@ def test_a_limit_that_is_made_longer_in_time_leaves_the_pods_alone() -> None:
         world.budget = ""
         await asyncio.sleep(120)
         assert "evict a" not in world.acts
+
+    told(story)
+
+
+def test_a_budget_that_stood_in_the_way_of_an_end_that_did_not_come_is_asked_at_the_next() -> None:
+    async def story(world: World) -> None:
+        world.budget = BUDGET
+        world.make("a")
+        await runs(world, 1, "a")
+        key, end = next(iter(world.loop.known)), Ending("SlurmTimeout", "Slurm job 1 has reached its time limit", 0.0)
+        world.loop.job_ends(key, 1, end)
+        await world.until(lambda: "refused a" in world.acts)
+        world.loop.job_ends(key, 1, None)
+        await asyncio.sleep(3600)
+        world.budget = ""
+        world.loop.job_ends(key, 1, end)
+        await world.until(lambda: world.reasons)
+        assert "evict a" in world.acts, "not past its budget, which says nothing any more"
 
     told(story)
 

@@ -164,6 +164,22 @@ async def test_a_write_that_conflicts_with_nothing_is_tried_again() -> None:
     await acts.label(POD, 7)
 
 
+async def test_a_label_is_taken_off_only_of_the_pod_as_it_was_seen() -> None:
+    """A Binding whose answer was lost may have been done: the job that it names is the pod's then, and has to be found."""
+    sent: list[Any] = []
+    kube: Any = Refusing(None)
+
+    async def patch(_: Any, __: str, change: Any, *___: Any) -> None:
+        sent.append(change["metadata"])
+
+    kube.patch = patch
+    acts = Executor(kube, Jobs(None), Site(cluster="c1", partition="bridge"))  # type: ignore[arg-type]
+    seen = on("", resource_version="41")
+    await acts.label(seen, 7)
+    await acts.label(seen, 0)
+    assert [meta.get("resourceVersion") for meta in sent] == [None, "41"]
+
+
 def test_only_what_was_not_sent_or_was_refused_is_certainly_not_done() -> None:
     assert is_refused(ConflictError("POST", "/binding", Status(code=409)))
     assert is_refused(ConnectionFailedError("POST", "/binding", "refused"))

@@ -152,6 +152,30 @@ def test_a_job_that_slurm_does_not_know_is_lost_only_after_a_while() -> None:
     run_in_virtual_time(story())
 
 
+def test_a_job_that_the_poller_knows_after_all_is_not_missing_any_more() -> None:
+    async def story() -> None:
+        world = World(submission=Submission(job_id=7), verified=0)
+        await asyncio.sleep(1)
+        assert await world.state() == "absent"
+        world.poller.states[7] = JobStatus("7", ["RUNNING"])
+        assert await world.state() == "running"
+        await asyncio.sleep(SETTLE_SECONDS + 1)
+        del world.poller.states[7]
+        assert await world.state() == "absent", "what was missing before has nothing to do with it"
+
+    run_in_virtual_time(story())
+
+
+async def test_slots_that_were_given_back_stay_so_whoever_tells_of_the_job() -> None:
+    world = World(a_job("RUNNING"), submission=Submission(job_id=7, tasks=4), given_back=2)
+    asked = await world.jobs.view(KEY, world.known)
+    world.poller.states[7] = JobStatus("7", ["RUNNING"])
+    polled = await world.jobs.view(KEY, world.known)
+    assert asked is not None
+    assert polled is not None
+    assert asked.tasks == polled.tasks == 2
+
+
 def test_a_lost_job_that_is_back_after_an_outage_is_the_workloads_again() -> None:
     async def story() -> None:
         world = World(submission=Submission(job_id=7))
@@ -207,6 +231,7 @@ def test_accounting_tells_how_a_job_ended_that_slurm_forgot() -> None:
         assert [await each.state() for each in (world, stranger, failed)] == ["absent"] * 3
         await asyncio.sleep(SETTLE_SECONDS + 1)
         assert await world.state() == "over"
+        assert not world.known.missing_since, "it is not missing: it is over"
         assert await stranger.state() == "lost"
         assert await failed.state() == "lost", "so slurmdbd writes when slurmctld begins without its state"
 

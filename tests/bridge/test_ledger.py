@@ -114,7 +114,7 @@ class Books(RuleBasedStateMachine):
         self.ledger.assume(a_pod(name, cpu), node)
         if name not in self.there:
             self.unseen.add(name)
-        elif name in self.unseen and self.there[name][0] != node:
+        elif name in self.unseen:
             self.there[name] = (node, cpu)
         if self.there.setdefault(name, (node, cpu)) == (node, cpu) and Key("ns", name) not in self.pods:
             self.assumed.add(name)
@@ -206,3 +206,20 @@ async def test_a_pod_that_is_bound_elsewhere_in_the_end_counts_there_alone(world
     world.ledger.assume(a_pod("a", 3), "n")
     assert world.cpus_free() == 1
     assert world.ledger.obstacle("m", [a_pod("b", 4)]) == ""
+
+
+async def test_a_pod_that_is_bound_for_another_job_in_the_end_has_that_ones_devices_alone(world: World) -> None:
+    pod, other = a_pod("a", 1), a_pod("b", 1)
+    world.ledger.assume(pod, "n", {"gpu": (0,)})
+    world.ledger.assume(pod, "n", {"gpu": (1,)})
+    assert world.ledger.obstacle("n", [other], [{"gpu": (0,)}]) == ""
+    assert "gpu 1" in world.ledger.obstacle("n", [other], [{"gpu": (1,)}])
+    assert world.cpus_free() == 3
+
+
+async def test_a_pod_that_may_have_been_bound_elsewhere_needs_its_room_all_the_same(world: World) -> None:
+    world.nodes.put(a_node("m"))
+    world.own.put(a_pod("b", 2, "n"))
+    world.ledger.assume(a_pod("a", 3), "m")  # and nobody knows whether that was done
+    assert "2 of 3 cpu" in world.ledger.obstacle("n", [a_pod("a", 3)])
+    assert not world.ledger.passes("n", [a_pod("a", 3)])

@@ -384,3 +384,18 @@ def test_a_namespace_that_is_not_known_yet_is_waited_for() -> None:
         await runs(world, 1, "a")
 
     told(story)
+
+
+def test_who_waited_for_a_node_and_is_gone_is_forgotten_though_the_node_is_never_free() -> None:
+    async def story(world: World) -> None:
+        world.make("large", cpus=64)
+        await runs(world, 1, "large")
+        world.make("a", cpus=1)
+        await world.until(lambda: 2 in world.held)
+        world.set_job(2, "RUNNING")
+        await world.until(lambda: world.loop.binder._waiting)
+        world.delete("a")
+        await world.until(lambda: len(world.loop.known) == 1)
+        assert not world.loop.binder._waiting
+
+    told(story)

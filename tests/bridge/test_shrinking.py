@@ -1,11 +1,13 @@
 """Gangs that give nodes back: which, when, and where nobody would answer, none."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from slinky.bridge.keys import SLURM_NODE
+from slinky.bridge.looks import next_moment
 from slinky.bridge.memory import Known
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import JobView, PodView, Snapshot, plan
@@ -14,7 +16,7 @@ from slinky.bridge.submission import Submission
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Meta, Pod
 from slinky.kube.objects import PodSpec, PodStatus
-from slinky.slurm import Allocation, Node, NodeAllocation, RefusedError
+from slinky.slurm import Allocation, Node, NodeAllocation, RefusedError, UnavailableError
 from tests.kube.virtual_time import run_in_virtual_time
 
 KEY = WorkloadKey("PodGroup", "ns", "ring")
@@ -31,10 +33,14 @@ class Servers:
         self.kept: list[list[str]] = []
         self.asked = 0
         self.refuses = False
+        self.down = 0  # questions that are not answered
         self.more = 0  # nodes
 
     async def allocation(self, job_id: int) -> Allocation:
         self.asked += 1
+        if self.down:
+            self.down -= 1
+            raise UnavailableError("slurmctld is not there")
         names = ("n0", "n1", "n2", *(f"m{number}" for number in range(self.more)))
         return Allocation(job_id, [NodeAllocation(node=name) for name in names if not self.kept or name in self.kept[-1]])
 
@@ -73,7 +79,8 @@ def looked(servers: Servers, seconds: float, sink: str = SINK, *, may_come: bool
         shrinking = Shrinking(me, me, sink)
         end = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < end:
-            await shrinking.look(PODS, views, job, memory, KEY, lambda: may_come)
+            with suppress(UnavailableError):  # as the queue does
+                await shrinking.look(PODS, views, job, memory, KEY, lambda: may_come)
             await asyncio.sleep(1)
 
     run_in_virtual_time(story())
@@ -98,8 +105,36 @@ def test_nothing_is_given_back_that_others_may_come_for() -> None:
     looked(servers, 100, views=starts)
     looked(servers, 100, job=JobView(job_id=7, state="ending", tasks=4))
     looked(servers, 100, job=JobView(job_id=7, state="running", tasks=2))
+    looked(servers, 100, job=JobView(job_id=7, state="running", tasks=4, suspended=True))
     assert not servers.asked
     assert not servers.kept
+
+
+def test_a_slurm_that_does_not_answer_is_asked_again() -> None:
+    servers = Servers()
+    servers.down = 2
+    looked(servers, 100)
+    assert servers.kept == [["n0", "n2"]]
+
+
+def test_nothing_is_given_back_of_a_job_that_may_be_anothers_by_now() -> None:
+    servers, own = Servers(), False
+    me: Any = servers
+
+    async def is_still_own(_: Known) -> bool:
+        return own
+
+    async def story() -> None:
+        nonlocal own
+        shrinking, memory = Shrinking(me, me, SINK, is_still_own), known()
+        for seconds in range(40):
+            own = seconds > 25
+            await shrinking.look(PODS, VIEWS, JOB, memory, KEY, lambda: False)
+            assert own or not servers.asked
+            await asyncio.sleep(1)
+
+    run_in_virtual_time(story())
+    assert servers.kept == [["n0", "n2"]]
 
 
 def test_without_a_sink_an_external_node_is_kept_and_it_is_not_asked_again_and_again() -> None:
@@ -122,6 +157,25 @@ def test_many_nodes_go_a_few_at_a_time() -> None:
     servers.more = 40
     looked(servers, 60)
     assert [len(kept) for kept in servers.kept] == [43 - MOST_AT_ONCE, 43 - 2 * MOST_AT_ONCE, 2]
+    assert servers.kept[-1] == ["n0", "n2"]
+
+
+def test_of_many_nodes_the_rest_is_due_by_itself() -> None:
+    servers, memory = Servers(), known()
+    servers.more = 40
+    me: Any = servers
+
+    async def story() -> None:
+        shrinking, loop = Shrinking(me, me, SINK), asyncio.get_running_loop()
+        await asyncio.sleep(1)
+        for _ in range(10):
+            await shrinking.look(PODS, VIEWS, JOB, memory, KEY, lambda: False)
+            if not (moment := next_moment(memory, loop.time(), 600)):
+                return
+            await asyncio.sleep(moment - loop.time() + 0.05)
+        raise AssertionError("it is looked at for ever")
+
+    run_in_virtual_time(story())
     assert servers.kept[-1] == ["n0", "n2"]
 
 

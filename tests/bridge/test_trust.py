@@ -1,12 +1,16 @@
 """What others write counts for nothing: labels that were changed, ids that were given out again. In memory; on real servers in tests/bridge_sandbox/test_trust.py."""
 
 import asyncio
+from typing import Any
 
 from slinky.bridge.keys import JOB_ID
 from slinky.bridge.memory import SETTLE_SECONDS
 from slinky.bridge.plan import Outcome
 from slinky.bridge.poller import START_SECONDS
 from slinky.bridge.workload import WorkloadKey
+from slinky.kube import ConflictError, Pod
+from slinky.kube import OutcomeUnknownError as LostAnswerError
+from slinky.kube.errors import Status
 from slinky.slurm import Job
 from tests.bridge.both_sides import World, runs, told
 
@@ -152,5 +156,52 @@ def test_a_pod_whose_job_waits_again_in_a_restored_slurm_runs_on_and_ends_it_in_
             assert world.acts == ["submit 1 x1", "bind a"]
         world.ends("a", "Succeeded")
         await world.until(lambda: world.acts[-1] == "end 1 0")
+
+    told(story)
+
+
+def test_a_job_that_was_lost_and_is_back_takes_its_pods_along_when_it_ends() -> None:
+    async def story(world: World) -> None:
+        world.make("a")
+        await runs(world, 1, "a")
+        known, job = next(iter(world.loop.known.values())), world.held.pop(1)
+        await world.until(lambda: known.lost)
+        world.held[1], world.started = job, 2  # an administrator restored Slurm's state
+        await asyncio.sleep(6)
+        for key in world.loop.known:  # as after each restart
+            world.loop.queue.add(key)
+        await world.until(lambda: not known.lost and world.poller.states)
+        world.set_job(1, "CANCELLED")
+        await world.until(lambda: "evict a" in world.acts)
+
+    told(story)
+
+
+def test_a_pod_that_was_bound_though_nobody_said_so_goes_with_the_job_that_it_was_bound_by() -> None:
+    """The API server did it and broke; before it is back, Slurm has given the node to another."""
+
+    async def story(world: World) -> None:
+        bind, label, lost = world.bind, world.label, []
+
+        async def bind_without_answer(pod: Pod, *rest: Any) -> bool:
+            lost.append((pod, *rest))
+            raise LostAnswerError("POST", "/binding", "the connection broke")
+
+        async def label_if_it_is_as_seen(pod: Pod, job_id: int) -> None:
+            if lost:
+                await bind(*lost.pop())  # now the watch shows it
+                raise ConflictError("PATCH", pod.metadata.name, Status(code=409))
+            await label(pod, job_id)
+
+        world.bind, world.label = bind_without_answer, label_if_it_is_as_seen  # type: ignore[method-assign, assignment]
+        world.make("a")
+        await world.until(lambda: world.held)
+        world.set_job(1, "RUNNING")
+        await world.until(lambda: lost)
+        world.set_job(1, "PREEMPTED")
+        await world.until(lambda: "evict a" in world.acts)
+        world.ends("a")
+        await world.until(world.is_empty)
+        assert world.acts == ["submit 1 x1", "bind a", "evict a"]
 
     told(story)

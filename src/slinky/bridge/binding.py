@@ -93,6 +93,10 @@ class Binder:
 
     def forget(self, key: WorkloadKey) -> None:
         """Nothing is left of it."""
+        for node in [node for node, keys in self._waiting.items() if key in keys]:
+            self._waiting[node].discard(key)
+            if not self._waiting[node]:
+                del self._waiting[node]
         if self._volumes:
             self._volumes.forget(key)
 
@@ -199,8 +203,10 @@ class Binder:
             annotations = task_annotations(known.submission, placement.slot, known.slots)
             bound = await self._executor.bind(pod, placement.node, annotations, known.job_id)
         except BaseException as error:
-            if is_refused(error):  # else it may be there, and counts until that is known: by the next try, or by the watch
+            if is_refused(error):
                 self._withdraw(pod)
+            else:  # it may be there, and counts until that is known: by the next try, or by the watch; and so may the label be
+                known.unwritten.discard(placement.uid)
             raise
         if bound:
             known.written.ranks[placement.uid] = placement.slot.rank

@@ -32,8 +32,11 @@ WORKERS = 4
 
 
 class _Followed(msgspec.Struct, frozen=True):
+    """`called`: the end, in seconds since 1970, for which its pods were told to go; that it would have been early enough later, now that some of them are gone, calls nobody back."""
+
     job_id: int
     warned: bool
+    called: int = 0
 
 
 def seconds_to_next_look(end: End | None, now: float, followed: int) -> float:
@@ -74,8 +77,8 @@ class Endings:
             self._followed.pop(key, None)
             return
         warned = bool(self._checkpoints and workload and workload.settings.signal)
-        found = _Followed(running_job, warned)
-        before, self._followed[key] = self._followed.get(key), found
+        before = self._followed.get(key)
+        self._followed[key] = _Followed(running_job, warned, before.called if before and before.job_id == running_job else 0)
         if news or self._is_signalled(running_job):
             self.queue.add(key)  # a preemption, perhaps: its record tells
         elif before is None or before.job_id != running_job:
@@ -101,13 +104,16 @@ class Endings:
             wait = seconds_to_next_look(end, now, len(self._followed))
             if self._checkpoints:
                 wait = min(wait, await self._checkpoints.seen(key, parts[0], end))
-            self._tell(key, followed.job_id, self._ending(end, followed.job_id))
+            ending = self._ending(end, followed)
+            if (since := self._followed.get(key)) is not None and since.job_id == followed.job_id:
+                self._followed[key] = msgspec.structs.replace(since, called=end.at if end and ending else 0)
+            self._tell(key, followed.job_id, ending)
         if key in self._followed:
             self.queue.add_after(key, wait)
         await asyncio.sleep(WORKERS / LOOKS_PER_SECOND)
 
-    def _ending(self, end: End | None, job_id: int) -> Ending | None:
+    def _ending(self, end: End | None, followed: _Followed) -> Ending | None:
         now = self._clock()
-        if end is None or end.evict_at > now:
+        if end is None or (end.evict_at > now and end.at > followed.called):
             return None
-        return Ending(end.reason, end.why(job_id), asyncio.get_running_loop().time() + end.last_call - now)
+        return Ending(end.reason, end.why(followed.job_id), asyncio.get_running_loop().time() + end.last_call - now)

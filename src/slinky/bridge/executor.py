@@ -171,9 +171,10 @@ class Executor:
             return []
 
     async def label(self, pod: Pod, job_id: int) -> None:
-        """With the pod's UID in the patch, the API server refuses it (as invalid) for another pod of that name."""
+        """With the pod's UID in the patch, the API server refuses it (as invalid) for another pod of that name. Taken off it is only of the pod as it was seen: one that is on a node by now has its job, and keeps the label."""
         self._check()
-        change = {"metadata": {"uid": pod.metadata.uid, "labels": {JOB_ID: str(job_id) if job_id else None}}}
+        seen = {} if job_id else {"resourceVersion": pod.metadata.resource_version}
+        change = {"metadata": {"uid": pod.metadata.uid, **seen, "labels": {JOB_ID: str(job_id) if job_id else None}}}
         try:
             await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace)
         except (NotFoundError, ConflictError, InvalidError) as error:

@@ -42,7 +42,8 @@ class Jobs:
             return JobView(job_id=known.job_id, state="over", why=known.why, reason=known.reason)
         status = self._status(known)
         if status is not None and known.submission and known.verified == self._poller.epoch and not status.is_finished:
-            return ending_view(job_view(status, known.job_id, known.submission.tasks - known.given_back), known.end)
+            known.missing_since = 0.0
+            return ending_view(job_view(status, known.job_id, _slots_of(known)), known.end)
         if status is None and known.submission and known.verified == self._poller.epoch and self._is_new(known):
             return JobView(job_id=known.job_id, state="pending", tasks=known.submission.tasks)  # the poller has not looked since
         if known.job_id in self._poller.gone and (known.missing_since or self.holds_back()):  # thousands need not be asked about one by one
@@ -118,8 +119,8 @@ class Jobs:
         return said and is_for(read_comment(past.comment.administrator, self._cluster), known.job_id, key, pods)
 
     def _seen(self, key: WorkloadKey, job: JobStates, known: Known) -> JobView:
-        view = job_view(job, known.job_id, known.submission.tasks if known.submission else 1)
-        known.over, known.why, known.reason = view.state == "over", view.why, view.reason
+        view = job_view(job, known.job_id, _slots_of(known))
+        known.over, known.why, known.reason, known.missing_since = view.state == "over", view.why, view.reason, 0.0
         if known.over:
             self._forget(key, known)
         return ending_view(view, known.end)
@@ -140,6 +141,11 @@ class Jobs:
     def _forget(self, key: WorkloadKey, known: Known) -> None:
         self.foreign.discard(key)
         self._poller.forget(known.job_ids, key)
+
+
+def _slots_of(known: Known) -> int:
+    """How many pods its job has room for: those that it was submitted for, less what it gave back."""
+    return known.submission.tasks - known.given_back if known.submission else 1
 
 
 def is_for(marking: Marking | None, job_id: int, key: WorkloadKey, pods: Collection[str]) -> bool:

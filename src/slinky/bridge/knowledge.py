@@ -72,6 +72,12 @@ class Knowledge:
     def owner_of(self, job_id: int) -> WorkloadKey | None:
         return self.owners.get(job_id)
 
+    def is_signalled(self, job_id: int) -> bool:
+        """Slurm is sending it a signal right now, or a part of it."""
+        key = self.owners.get(job_id)
+        known = self.known.get(key) if key is not None else None
+        return any(map(self._poller.is_signalled, known.job_ids if known else (job_id,)))
+
     def submitted(self, key: WorkloadKey, workload: Workload, known: Known) -> None:
         """It has its job; of a hetjob it is remembered who is for which component."""
         self.own_job(known.job_id, key)
@@ -127,6 +133,8 @@ class Knowledge:
             for job_id in known.job_ids:
                 if self.owners.get(job_id) != key:
                     self.own_job(job_id, key)
+                else:
+                    self._poller.follow(job_id, key)  # one that was lost is not followed, and may be back
         if known.rest:
             await self._executor.end_rest(known.rest, view.why)
             known.rest = ()

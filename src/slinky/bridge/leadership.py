@@ -105,7 +105,7 @@ class Leadership:
             volumes.hold if volumes else lambda *_: "",
             gangs=gangs,
             eviction=eviction,
-            shrink=Shrinking(executor, slurm, sink).look,
+            shrink=Shrinking(executor, slurm, sink, lambda known: self.reconciler.is_still_own(known)).look,
         )
         loop = self.reconciler
         self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own)
@@ -157,7 +157,7 @@ class Leadership:
         if checkpoints:
             checkpoints.pods = self._membership.pods
         endings = Endings(
-            self._slurm, self._membership.pods, self._jobs.is_own, self.poller.is_signalled, self.reconciler.job_ends, checkpoints
+            self._slurm, self._membership.pods, self._jobs.is_own, self.reconciler.is_signalled, self.reconciler.job_ends, checkpoints
         )
         self.reconciler.endings = endings.look
         self.also(endings.run, "ends of jobs")

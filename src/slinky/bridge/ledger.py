@@ -105,9 +105,9 @@ class Ledger:
         return [str(self._names[uid]) for uid in self._on.get(node, ()) if uid not in self._foreigners]
 
     def assume(self, pod: Pod, node: str, devices: Indices = NONE) -> None:
-        """We are binding it: it counts from now on. Where an earlier Binding to another node came to nothing, no longer there."""
+        """We are binding it: it counts from now on. Where an earlier Binding came to nothing, no longer there, nor with the devices that it was to have then."""
         uid = pod.metadata.uid
-        if uid in self._unseen and self._counted[uid][0] != node:
+        if uid in self._unseen:
             self._uncount(uid)
         if uid not in self._counted:
             self._count(pod, node, is_foreign=False)
@@ -123,7 +123,7 @@ class Ledger:
         known = self._nodes.by_key(Key("", node))
         if known is None:
             return f"Kubernetes has no node {node}"
-        coming = [pod for pod in pods if pod.metadata.uid not in self._counted]
+        coming = self._coming(node, pods)
         wanted = _total(needs_of(pod).amounts for pod in coming)
         wanted["pods"] = Fraction(len(coming))
         used = self._used.get(node, {})
@@ -135,6 +135,10 @@ class Ledger:
         held = self._devices.holders(node, devices, (pod.metadata.uid for pod in pods))
         return next((f"{device} of node {node} is still that of pod {self._names[uid]}" for device, uid in held.items()), "")
 
+    def _coming(self, node: str, pods: Sequence[Pod]) -> list[Pod]:
+        """Those that are not counted there: one whose Binding to another node may have been done counts there, and takes its room here."""
+        return [pod for pod in pods if pod.metadata.uid not in self._on.get(node, ())]
+
     def passes(self, node: str, pods: Sequence[Pod], devices: Sequence[Indices] = ()) -> bool:
         """Whether what is in their way goes away by itself: pods that are being deleted."""
         if not self._dying.issuperset(self._devices.holders(node, devices, (pod.metadata.uid for pod in pods)).values()):
@@ -143,7 +147,7 @@ class Ledger:
         known = self._nodes.by_key(Key("", node))
         if known is None or not dying:
             return False
-        coming = [pod for pod in pods if pod.metadata.uid not in self._counted]
+        coming = self._coming(node, pods)
         wanted = _total([*(needs_of(pod).amounts for pod in coming), {"pods": Fraction(len(coming))}])
         used = self._used.get(node, {})
         return all(

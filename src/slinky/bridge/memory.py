@@ -162,7 +162,7 @@ class Known(msgspec.Struct, gc=False):
     def drop_job(self) -> None:
         self.job_id, self.submission, self.slots = 0, None, []
         self.over = self.lost = self.given_up = False
-        self.missing_since = self.incomplete_since = self.started_at = 0.0
+        self.missing_since = self.incomplete_since = self.started_at = self.ending_since = 0.0
         self.obstacle, self.rejected, self.unplaceable, self.obstacle_since, self.rest, self.waits = "", "", "", 0.0, (), ""
         self.vacant_since, self.lineage, self.outcomes, self.end, self.refusals = 0.0, "", {}, None, {}
         self.vacated_at, self.shrunk_to, self.given_back = 0.0, 0, 0

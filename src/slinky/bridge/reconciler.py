@@ -81,7 +81,7 @@ class Reconciler:
         self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.knowledge = Knowledge(executor, membership, groups, jobs, poller, submitter, metrics, self.succession, self.queue.add, hold)
         self.known, self.own_job, self.owner_of = self.knowledge.known, self.knowledge.own_job, self.knowledge.owner_of
-        self.waiting, self.lookup = self.knowledge.waiting, self.knowledge.lookup
+        self.waiting, self.lookup, self.is_signalled = self.knowledge.waiting, self.knowledge.lookup, self.knowledge.is_signalled
         self._shrink = shrink or _never
         self.is_gone: Callable[[Pod], bool] = lambda _: False  # a pod's node is, and so the pod counts as over
         self.endings: Callable[[WorkloadKey, Workload | None, int], None] = lambda *_: None  # told of each look, with the job that runs
@@ -98,6 +98,7 @@ class Reconciler:
         if known is None or known.job_id != job_id or (known.end is None) == (ending is None):
             return
         known.end = ending
+        known.refusals = {}  # what a budget said to another end is nothing to this one
         self._hurry(key)
 
     def slurm_nodes_changed(self) -> None:

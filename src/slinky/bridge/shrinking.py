@@ -7,7 +7,7 @@ ends.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from slinky.bridge.executor import Executor
 from slinky.bridge.keys import SLURM_NODE
@@ -46,13 +46,20 @@ def answers(node: Node, sink: tuple[str, int] | None) -> bool:
     return not node.is_external or (sink is not None and (node.address, node.port) == sink)
 
 
-class Shrinking:
-    """`sink` as the setting `nodes.sink` has it."""
+async def _trusted(_: Known) -> bool:
+    return True
 
-    def __init__(self, executor: Executor, slurm: SlurmClient, sink: str = "") -> None:
+
+class Shrinking:
+    """`sink` as the setting `nodes.sink` has it; `is_still_own(known)` tells whether its job is still known to be its own."""
+
+    def __init__(
+        self, executor: Executor, slurm: SlurmClient, sink: str = "", is_still_own: Callable[[Known], Awaitable[bool]] = _trusted
+    ) -> None:
         self._executor = executor
         self._slurm = slurm
         self._sink = address_of(sink) if sink else None
+        self._is_still_own = is_still_own
 
     async def look(
         self,
@@ -64,7 +71,8 @@ class Shrinking:
         may_come: Callable[[], bool],
     ) -> None:
         """After each look of the reconciler at a gang."""
-        if key.kind == "Pod" or job is None or job.state != "running" or known.submission is None or known.submission.components:
+        runs = job is not None and job.state == "running" and not job.suspended
+        if key.kind == "Pod" or job is None or not runs or known.submission is None or known.submission.components:
             known.vacated_at = 0.0
             return
         left = places_left(views, job)
@@ -75,32 +83,35 @@ class Shrinking:
         known.vacated_at = known.vacated_at or now
         if now - known.vacated_at < SHRINK_SECONDS:
             return
-        known.shrunk_to, known.vacated_at = left, 0.0
-        await self._shrink(key, job.job_id, {pod.metadata.uid: pod for pod in pods}, views, known)
+        known.vacated_at = 0.0
+        done = await self._shrink(key, job.job_id, {pod.metadata.uid: pod for pod in pods}, views, known)
+        known.shrunk_to, known.vacated_at = (left, 0.0) if done else (0, now)
 
-    async def _shrink(self, key: WorkloadKey, job_id: int, pods: dict[str, Pod], views: Sequence[PodView], known: Known) -> None:
+    async def _shrink(self, key: WorkloadKey, job_id: int, pods: dict[str, Pod], views: Sequence[PodView], known: Known) -> bool:
+        """Whether that is all that can be given back as things are; else it is looked at again soon."""
         assert known.submission
+        if not await self._is_still_own(known):
+            return False
         had = [node.node for node in (await self._slurm.jobs.allocation(job_id)).nodes]
         used = nodes_in_use(pods[view.uid] for view in views if view.job_id == job_id and view.state != "over")
         unused = [node for node in had if node not in used]
         gone = unused[:MOST_AT_ONCE]
         kept = [node for node in had if node not in gone]
         if not gone or not used or not used <= set(had):
-            return  # nothing to give, or its pods are not where it is
+            return True  # nothing to give, or its pods are not where it is
         if silent := await self._silent(gone):
             log.info(
                 "%s: job %d keeps %s until it ends: without a sink nobody answers there for slurmctld", key, job_id, ", ".join(silent[:5])
             )
-            return
+            return True
         try:
             await self._executor.shrink(job_id, kept)
         except RefusedError as error:
             log.warning("%s: job %d keeps %d nodes that no pod of it uses any more: %s", key, job_id, len(gone), error)
-            return
-        if len(unused) > len(gone):
-            known.shrunk_to = 0  # the others soon after
+            return True
         known.given_back = self._slots_gone(known, set(kept), left=sum(view.job_id == job_id and view.state == "bound" for view in views))
         log.info("%s: job %d gives %s back, as no pod will come there any more", key, job_id, ", ".join(gone[:20]))
+        return len(unused) == len(gone)
 
     @staticmethod
     def _slots_gone(known: Known, kept: set[str], left: int) -> int:

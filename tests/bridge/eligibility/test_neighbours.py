@@ -104,6 +104,16 @@ def test_a_selector_that_cannot_be_read_places_the_pod_nowhere_and_of_a_placed_p
     assert world.accepted(a_pod(labels=WEB)) == {"a1", "a2", "b1", "x"}
 
 
+def test_one_that_is_bound_elsewhere_in_the_end_is_a_neighbour_there_alone(world: World) -> None:
+    """The outcome of the first Binding was not known, and so it went on counting."""
+    pod, other = a_pod(labels=WEB), a_pod("q", affinity=anti(HOSTNAME, WEB))
+    world.judge.assume(pod, "a1")
+    world.judge.assume(pod, "a2")
+    assert world.accepted(other) == {"a1", "b1", "x"}
+    world.judge.withdraw(pod)
+    assert world.accepted(other) == {"a1", "a2", "b1", "x"}
+
+
 def test_a_pod_never_stands_in_its_own_way(world: World) -> None:
     pod = a_pod(labels=WEB, affinity=anti(ZONE, WEB), containers=[{"name": "c", "ports": [port(80)]}])
     world.judge.assume(pod, "a1")

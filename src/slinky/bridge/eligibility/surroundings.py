@@ -119,9 +119,10 @@ class Surroundings:
     # Being told
 
     def assume(self, pod: Pod, node: str) -> None:
-        """We are binding it: it counts from now on."""
-        if pod.metadata.uid not in self._assumed and self._residents.get(pod.metadata.uid) is None:
-            self._assumed[pod.metadata.uid] = node
+        """We are binding it: it counts from now on. Where an earlier Binding to another node came to nothing, no longer there."""
+        uid = pod.metadata.uid
+        if uid in self._assumed or self._residents.get(uid) is None:
+            self._assumed[uid] = node
             self._settle(pod)
 
     def withdraw(self, pod: Pod) -> None:
