@@ -14,6 +14,7 @@ from slinky.bridge.keys import CORDONED_FOR_SLURM, EXTERNAL_NODE, OVERRULED, SLU
 from slinky.bridge.node_look import NodeLook
 from slinky.bridge.node_mark import mark_for
 from slinky.bridge.node_mirror import Mirror, MirrorSnapshot, plan_mirror
+from slinky.bridge.node_names import NodeNames
 from slinky.bridge.node_plan import Down, Drain, Resume, Undrain
 from slinky.bridge.node_reasons import CORDONED, FLAPPING, LEAVING, NOT_READY, OCCUPIED, OURS, OUT_OF_SERVICE, RENEWING, is_by_others
 from slinky.bridge.node_settings import NodeSettings
@@ -122,6 +123,23 @@ def test_only_what_cannot_go_on_is_put_down_and_never_a_node_with_a_slurmd() -> 
     assert state(in_slurm("DOWN", "DRAIN", reason=CORDON.reason), None, hybrid=True) == Undrain()
 
 
+def test_a_node_with_a_slurmd_that_went_down_while_it_was_drained_is_not_undrained_again_and_again() -> None:
+    """Slurm leaves the reason of the drain where it is."""
+    down = in_slurm("DOWN", "NOT_RESPONDING", reason=CORDON.reason, extra="")
+    assert state(down, None, hybrid=True) is None
+    assert is_by_others(down)
+    assert not is_by_others(in_slurm("DOWN", "DRAIN", reason=CORDON.reason, extra=""))
+
+
+def test_a_node_of_the_sites_without_features_is_not_taken_for_one_that_is_being_made() -> None:
+    troubles = Troubles(SETTINGS.nodes, lambda _: ("team/pod",), lambda *_: None)
+    node = a_node()
+    troubles.node_seen("n", node)
+    assert troubles.cause("n", node, in_slurm("MIXED", features=[], extra="")) is None
+    made = troubles.cause("n", node, in_slurm("IDLE", "EXTERNAL", features=[]))
+    assert made is not None and made.kind == OCCUPIED
+
+
 # Slurm → Kubernetes
 
 
@@ -220,7 +238,7 @@ class History(RuleBasedStateMachine):
         self.troubles = Troubles(SETTINGS.nodes, lambda _: (), lambda *_: None, lambda: self.now)
         self.registry = SimpleNamespace(held={})
         renewals = SimpleNamespace(same=lambda _: None)
-        self.view = NodeLook(SETTINGS, "c1", self.registry, SimpleNamespace(), renewals, self.troubles)  # type: ignore[arg-type]
+        self.view = NodeLook(SETTINGS, "c1", self.registry, SimpleNamespace(), renewals, self.troubles, NodeNames())  # type: ignore[arg-type]
         self.step()
 
     # What people and machines do; the bridge sees each of it

@@ -209,6 +209,7 @@ class Bridge:
                     settings,
                     cluster,
                     kube=kube if played is None else None,
+                    names=watches.names,
                     occupants=watches.ledger.ours_on,
                     may_act=self._may_act,
                     events=events,

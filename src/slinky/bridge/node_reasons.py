@@ -45,7 +45,7 @@ def takes_no_jobs(found: Node) -> bool:
 
 def kind_of(found: Node) -> str:
     """For what the nodes' side of the bridge drained it or put it down; empty where it did not."""
-    return next((kind for kind in KINDS if found.reason.startswith(kind)), "") if takes_no_jobs(found) else ""
+    return next((kind for kind in KINDS if found.reason.startswith(kind)), "") if takes_no_jobs(found) and not _went_down(found) else ""
 
 
 def is_held_for(found: Node, *kinds: str) -> bool:
@@ -54,4 +54,9 @@ def is_held_for(found: Node, *kinds: str) -> bool:
 
 def is_by_others(found: Node) -> bool:
     """It takes no jobs, and not for any part of the bridge."""
-    return takes_no_jobs(found) and not found.reason.startswith(OURS)
+    return takes_no_jobs(found) and (not found.reason.startswith(OURS) or _went_down(found))
+
+
+def _went_down(found: Node) -> bool:
+    """By itself: a node with a slurmd is only ever drained by the bridge. When it goes down meanwhile, Slurm leaves the reason as it is, and so does whoever takes the drain back."""
+    return not found.is_external and found.is_down and "DRAIN" not in found.states
