@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from slinky.bridge.keys import CORDONED_FOR_SLURM, EXTERNAL_NODE, OVERRULED, SLURM_NODE_NAME
 from slinky.bridge.node_look import NodeLook
-from slinky.bridge.node_mark import mark_for
+from slinky.bridge.node_mark import birth_reason, mark_for
 from slinky.bridge.node_mirror import Mirror, MirrorSnapshot, plan_mirror
 from slinky.bridge.node_names import NodeNames
 from slinky.bridge.node_plan import Down, Drain, Resume, Undrain
@@ -92,7 +92,6 @@ def test_a_drain_by_somebody_else_is_left_as_it_is() -> None:
         in_slurm("DOWN", "EXTERNAL", reason="fan"),
         in_slurm("IDLE", "DRAIN", reason="Kill task failed"),
         in_slurm("IDLE", "EXTERNAL", "FAIL"),
-        in_slurm("IDLE", "EXTERNAL", "DRAIN", reason=f"{OURS} of another part of the bridge"),
     ):
         assert state(found, CORDON) is None
         assert state(found, None) is None
@@ -129,6 +128,16 @@ def test_a_node_with_a_slurmd_that_went_down_while_it_was_drained_is_not_undrain
     assert state(down, None, hybrid=True) is None
     assert is_by_others(down)
     assert not is_by_others(in_slurm("DOWN", "DRAIN", reason=CORDON.reason, extra=""))
+
+
+def test_what_the_original_drained_is_taken_over_with_its_nodes() -> None:
+    """Its reasons begin as ours, and it undoes them itself, as long as it runs."""
+    drained = in_slurm("IDLE", "EXTERNAL", "DRAIN", reason=f"{OURS} Node is cordoned")
+    assert state(drained, None) == Undrain()
+    assert state(drained, CORDON) == Drain(CORDON.reason)
+    assert not is_by_others(drained)
+    born = in_slurm("DOWN", "EXTERNAL", reason=birth_reason("c1"))
+    assert state(born, None) is None
 
 
 def test_a_node_of_the_sites_without_features_is_not_taken_for_one_that_is_being_made() -> None:
