@@ -35,7 +35,7 @@ FITS = Shortfall("")
 
 
 class SlurmNodes:
-    """`on_room` is called when what nodes have in all is other than before."""
+    """`on_room` is called when what nodes have in all is other than before, or one is drained or resumed."""
 
     def __init__(self, slurm: SlurmClient) -> None:
         self._slurm = slurm
@@ -83,6 +83,10 @@ class SlurmNodes:
     async def refresh(self) -> None:
         """Raises SlurmError."""
         await self._read(asyncio.get_running_loop().time())
+
+    def refused(self) -> None:
+        """Slurm itself said no for want of a node: it is looked whether that changes."""
+        self._refused_at = asyncio.get_running_loop().time()
 
     def outdate(self) -> None:
         """Something tells that Slurm has other nodes now, or will have in a moment."""
