@@ -224,6 +224,12 @@ def test_the_taint_is_kept_beside_others_changed_with_the_settings_and_taken_awa
     assert taints(tainted(ours), None) is None
     found = mirror(tainted(ours), in_slurm(), taint="none")
     assert found is not None and found.spec == {"spec": {"taints": None}}
+    silent = msgspec.convert({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-11-15T19:00:00Z"}, Taint)
+    found = mirror(tainted(silent), in_slurm(), taint="NoSchedule")
+    assert found is not None
+    assert found.spec["spec"]["taints"][0] == {"key": silent.key, "value": "", "effect": "NoExecute", "timeAdded": "2026-11-15T19:00:00Z"}
+    timed = msgspec.structs.replace(ours, time_added="2026-11-15T19:00:00Z")
+    assert taints(tainted(timed), "NoSchedule") is None
 
 
 class History(RuleBasedStateMachine):
