@@ -122,7 +122,7 @@ def test_a_node_that_is_resumed_is_seen_while_slurm_has_refused_somebody_for_wan
     async def story() -> None:
         slurm, nodes = made(16, 16)
         told: list[str] = []
-        nodes.on_room = lambda: told.append("changed")
+        nodes.on_resumed = lambda: told.append("resumed")
         watch = asyncio.create_task(nodes.run())
         slurm.states["n1"] = ["IDLE", "DRAIN"]
         assert (await nodes.shortfall(WIDE)).missing == "", "a drained node counts: it may be resumed"
@@ -133,7 +133,7 @@ def test_a_node_that_is_resumed_is_seen_while_slurm_has_refused_somebody_for_wan
         await asyncio.sleep(15)
         slurm.states["n1"] = ["IDLE"]
         await asyncio.sleep(15)
-        assert told == ["changed"]
+        assert told == ["resumed"]
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
 

@@ -11,7 +11,6 @@ import msgspec
 
 from slinky.bridge.label_features import is_plain
 from slinky.bridge.node_mark import registrar_of
-from slinky.bridge.node_reasons import takes_no_jobs
 from slinky.bridge.task import PerTask, per_task
 from slinky.slurm import JobDescription, Node, expand
 
@@ -24,7 +23,7 @@ UNLIMITED = 1 << 62
 
 
 class NodeRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node has in all, whoever uses it now. `gres` by name, and by name:type. `registrar` is the Kubernetes cluster whose bridge registered it, if one did. `in_use`: not drained, down or failed; it does not count in what could run, but Slurm may refuse what fits no other node."""
+    """What a node has in all, whoever uses it now. `gres` by name, and by name:type. `registrar` is the Kubernetes cluster whose bridge registered it, if one did."""
 
     partitions: frozenset[str]
     cpus: int
@@ -33,7 +32,6 @@ class NodeRoom(msgspec.Struct, frozen=True, kw_only=True):
     features: frozenset[str] = frozenset()
     has_slurmd: bool = False
     registrar: str = ""
-    in_use: bool = True
 
 
 def room_of(node: Node) -> NodeRoom:
@@ -51,7 +49,6 @@ def room_of(node: Node) -> NodeRoom:
         features=frozenset(node.active_features or node.features),
         has_slurmd=not node.is_external and not registrar,
         registrar=registrar,
-        in_use=not takes_no_jobs(node),
     )
 
 

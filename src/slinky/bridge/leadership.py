@@ -118,7 +118,7 @@ class Leadership:
             (absence or AbsenceSettings()).sweep_seconds,
         )
         teller.standings = self._standing
-        slurm_nodes.on_room = self._slurm_nodes_changed
+        slurm_nodes.on_room, slurm_nodes.on_resumed = self._slurm_nodes_changed, self.reconciler.slurm_nodes_changed
 
     def also(self, service: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Something else that only a leader does, for ever."""
