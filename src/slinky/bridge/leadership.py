@@ -89,7 +89,7 @@ class Leadership:
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
         self._jobs = Jobs(slurm, self.poller, executor.site.cluster)
         directions = Directions(
-            judgement, slurm_nodes, feature_labels or {}, names, cluster=executor.site.cluster, hybrid_devices=hybrid_devices
+            judgement, slurm_nodes, feature_labels or {}, names, cluster=executor.site.registrar, hybrid_devices=hybrid_devices
         )
         self.reconciler = Reconciler(
             executor,
