@@ -60,11 +60,13 @@ async def test_a_node_that_a_live_job_names_is_not_deleted(reason: str, there: b
     slurm, nodes = Slurm(reason, excluded), Cache[KubeNode]()
     if there:
         nodes.put(a_node(cpus=4))
-    controller = NodeController(nodes, slurm, Settings(partition="bridge"), "c1")  # type: ignore[arg-type]
+    told: list[str] = []
+    controller = NodeController(nodes, slurm, Settings(partition="bridge"), "c1", changed=lambda: told.append("changed"))  # type: ignore[arg-type]
     await controller._registry.load()
     controller._look_at_all()
     if excluded == "n":
         assert not await controller._look("n")  # it is looked at again
+        assert told, "jobs are told that they need not name it"
     else:
         with pytest.raises(RuntimeError, match="far enough"):
             await controller._look("n")

@@ -212,6 +212,7 @@ class Bridge:
                     names=watches.names,
                     occupants=watches.ledger.ours_on,
                     may_act=self._may_act,
+                    changed=leadership.nodes_changed,
                     events=events,
                     metrics=self._registry,
                 )

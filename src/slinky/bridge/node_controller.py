@@ -43,7 +43,8 @@ PACE = Pace(fastest=2.0, slowest=5.0, share=0.02)
 class NodeController:
     """`asyncio.create_task(controller.run())`; `await controller.synced.wait()` returns when each node has been looked at once.
 
-    `kube` writes on Nodes; without it (shadow mode) nothing is. `names` are those of nodes on either side. `occupants(name)` are the pods of ours on a node whose containers are not gone; `node_freed(name)` is to be called when one goes.
+    `kube` writes on Nodes; without it (shadow mode) nothing is. `names` are those of nodes on either side. `occupants(name)` are the pods of ours on a node whose containers are not gone; `node_freed(name)` is to be called when one goes. `changed()` is called when nodes of ours came, went or are in use again,
+    and when one cannot go as jobs name it: they are to be told anew where they may go.
     """
 
     def __init__(
@@ -57,12 +58,13 @@ class NodeController:
         names: NodeNames | None = None,
         occupants: Callable[[str], Sequence[str]] = lambda _: (),
         may_act: Callable[[], bool] = lambda: True,
+        changed: Callable[[], None] = lambda: None,
         events: EventRecorder | None = None,
         metrics: CollectorRegistry | None = None,
         pace: Pace = PACE,
     ) -> None:
         self.synced = asyncio.Event()
-        self._nodes, self._pace, self._may_act = nodes, pace, may_act
+        self._nodes, self._pace, self._may_act, self._changed = nodes, pace, may_act, changed
         self._settings = settings
         self._registry = NodeRegistry(slurm, cluster)
         self._queue: WorkQueue[str] = WorkQueue(backoff=Backoff(first=0.5, most=60.0))
@@ -222,6 +224,7 @@ class NodeController:
                 continue
             if isinstance(now.due, Delete) and await self._registry.is_named(now.called):
                 now = self._view.of(name, self._nodes.get(name), named=True)
+                self._changed()
             if not isinstance(now.due, NodeAction) and mirror is None:
                 return self._rest(now, now.registration)
             if not self._may_act():
@@ -254,7 +257,10 @@ class NodeController:
             self._renewals.begun(name)
         elif isinstance(action, Undrain | Resume | Delete):
             self._troubles.taken_back(name)
-        return await self._acts.attempt(name, called, action)
+        problem = await self._acts.attempt(name, called, action)
+        if isinstance(action, Create | Delete | Undrain | Resume):
+            self._changed()
+        return problem
 
     async def _mirror(self, now: Now) -> Mirror | None:
         """Only when Slurm needs nothing more."""
