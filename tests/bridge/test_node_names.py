@@ -13,7 +13,9 @@ from slinky.bridge.hybrid_nodes import HybridNodes
 from slinky.bridge.keys import SLURM_NODE, SLURM_NODE_NAME, TASK
 from slinky.bridge.node_mark import mark_for
 from slinky.bridge.node_names import NodeNames
+from slinky.bridge.shadow import shadow_site
 from slinky.bridge.strangers import strangers
+from slinky.bridge.translate import Site
 from slinky.bridge.whereabouts import Whereabouts, where
 from slinky.kube import Cache, Key, Meta, Node, Pod
 from slinky.kube.objects import NodeStatus, PodSpec
@@ -113,6 +115,14 @@ def test_slurms_nodes_that_are_not_this_kubernetes_are_kept_out_but_for_our_own_
     assert [rooms[name].has_slurmd for name in slurm] == [False, False, False, True, True]
     found = strangers(rooms, names_of(kn1=None, w="hybrid"), "c1")
     assert found == {name: f"Slurm's node {name} is no node of Kubernetes" for name in ("theirs", "sl1")}
+
+
+def test_in_shadow_mode_a_node_that_leaves_is_not_named_either() -> None:
+    """Its jobs are of a cluster of their own, and its nodes are the cluster's: named by a job that waits, one that leaves could not be removed."""
+    site = shadow_site(Site(cluster="c1", partition="p"))
+    assert site.cluster != "c1"
+    leaving = SlurmNode(name="leaving", node_states=["IDLE", "EXTERNAL", "DRAIN"], extra=mark_for("c1"))
+    assert not strangers({"leaving": room_of(leaving)}, names_of(kn1=None), site.registrar)
 
 
 class Rooms:

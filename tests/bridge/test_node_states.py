@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from slinky.bridge.keys import CORDONED_FOR_SLURM, EXTERNAL_NODE, OVERRULED, SLURM_NODE_NAME
 from slinky.bridge.node_look import NodeLook
-from slinky.bridge.node_mark import mark_for
+from slinky.bridge.node_mark import birth_reason, mark_for
 from slinky.bridge.node_mirror import Mirror, MirrorSnapshot, plan_mirror
+from slinky.bridge.node_names import NodeNames
 from slinky.bridge.node_plan import Down, Drain, Resume, Undrain
 from slinky.bridge.node_reasons import CORDONED, FLAPPING, LEAVING, NOT_READY, OCCUPIED, OURS, OUT_OF_SERVICE, RENEWING, is_by_others
 from slinky.bridge.node_settings import NodeSettings
@@ -91,7 +92,6 @@ def test_a_drain_by_somebody_else_is_left_as_it_is() -> None:
         in_slurm("DOWN", "EXTERNAL", reason="fan"),
         in_slurm("IDLE", "DRAIN", reason="Kill task failed"),
         in_slurm("IDLE", "EXTERNAL", "FAIL"),
-        in_slurm("IDLE", "EXTERNAL", "DRAIN", reason=f"{OURS} of another part of the bridge"),
     ):
         assert state(found, CORDON) is None
         assert state(found, None) is None
@@ -120,6 +120,33 @@ def test_only_what_cannot_go_on_is_put_down_and_never_a_node_with_a_slurmd() -> 
     assert state(down, Cause(NOT_READY, "")) is None, "it stays down until nothing is against it"
     assert state(down, None) == Resume()
     assert state(in_slurm("DOWN", "DRAIN", reason=CORDON.reason), None, hybrid=True) == Undrain()
+
+
+def test_a_node_with_a_slurmd_that_went_down_while_it_was_drained_is_not_undrained_again_and_again() -> None:
+    """Slurm leaves the reason of the drain where it is."""
+    down = in_slurm("DOWN", "NOT_RESPONDING", reason=CORDON.reason, extra="")
+    assert state(down, None, hybrid=True) is None
+    assert is_by_others(down)
+    assert not is_by_others(in_slurm("DOWN", "DRAIN", reason=CORDON.reason, extra=""))
+
+
+def test_what_the_original_drained_is_taken_over_with_its_nodes() -> None:
+    """Its reasons begin as ours, and it undoes them itself, as long as it runs."""
+    drained = in_slurm("IDLE", "EXTERNAL", "DRAIN", reason=f"{OURS} Node is cordoned")
+    assert state(drained, None) == Undrain()
+    assert state(drained, CORDON) == Drain(CORDON.reason)
+    assert not is_by_others(drained)
+    born = in_slurm("DOWN", "EXTERNAL", reason=birth_reason("c1"))
+    assert state(born, None) is None
+
+
+def test_a_node_of_the_sites_without_features_is_not_taken_for_one_that_is_being_made() -> None:
+    troubles = Troubles(SETTINGS.nodes, lambda _: ("team/pod",), lambda *_: None)
+    node = a_node()
+    troubles.node_seen("n", node)
+    assert troubles.cause("n", node, in_slurm("MIXED", features=[], extra="")) is None
+    made = troubles.cause("n", node, in_slurm("IDLE", "EXTERNAL", features=[]))
+    assert made is not None and made.kind == OCCUPIED
 
 
 # Slurm → Kubernetes
@@ -197,6 +224,12 @@ def test_the_taint_is_kept_beside_others_changed_with_the_settings_and_taken_awa
     assert taints(tainted(ours), None) is None
     found = mirror(tainted(ours), in_slurm(), taint="none")
     assert found is not None and found.spec == {"spec": {"taints": None}}
+    silent = msgspec.convert({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-11-15T19:00:00Z"}, Taint)
+    found = mirror(tainted(silent), in_slurm(), taint="NoSchedule")
+    assert found is not None
+    assert found.spec["spec"]["taints"][0] == {"key": silent.key, "value": "", "effect": "NoExecute", "timeAdded": "2026-11-15T19:00:00Z"}
+    timed = msgspec.structs.replace(ours, time_added="2026-11-15T19:00:00Z")
+    assert taints(tainted(timed), "NoSchedule") is None
 
 
 class History(RuleBasedStateMachine):
@@ -220,7 +253,7 @@ class History(RuleBasedStateMachine):
         self.troubles = Troubles(SETTINGS.nodes, lambda _: (), lambda *_: None, lambda: self.now)
         self.registry = SimpleNamespace(held={})
         renewals = SimpleNamespace(same=lambda _: None)
-        self.view = NodeLook(SETTINGS, "c1", self.registry, SimpleNamespace(), renewals, self.troubles)  # type: ignore[arg-type]
+        self.view = NodeLook(SETTINGS, "c1", self.registry, SimpleNamespace(), renewals, self.troubles, NodeNames())  # type: ignore[arg-type]
         self.step()
 
     # What people and machines do; the bridge sees each of it

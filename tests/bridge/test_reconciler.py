@@ -330,6 +330,23 @@ def test_what_slurm_refuses_twice_is_told_and_not_tried_every_second() -> None:
     told(story)
 
 
+def test_what_slurm_refuses_for_want_of_a_node_is_tried_again_at_once_and_when_nodes_change() -> None:
+    """Slurm says so for moments after nodes were made, and while the only one that fits is drained."""
+
+    async def story(world: World) -> None:
+        world.refuse_submit = RefusedError("Requested node configuration is not available", number=2014)
+        world.make("a")
+        key = WorkloadKey("Pod", "ns", "a-uid")
+        await world.until(lambda: key in world.loop.known and world.loop.known[key].parked)
+        assert world.tries == 2
+        world.refuse_submit = None
+        world.loop.slurm_nodes_changed()
+        assert world.loop.known[key].parked_until == 0.0
+        await runs(world, 1, "a")
+
+    told(story)
+
+
 def test_what_no_node_will_take_waits_in_the_bridge() -> None:
     async def story(world: World) -> None:
         world.seen_unfit = {"n": "node n is cordoned"}

@@ -20,6 +20,7 @@ class Nodes:
         self.cpus = list(cpus)
         self.reads = 0
         self.failures = 0
+        self.states: dict[str, list[str]] = {}
         self.nodes = self
 
     async def all(self) -> list[Node]:
@@ -28,7 +29,11 @@ class Nodes:
         if self.failures:
             self.failures -= 1
             raise UnavailableError("slurmctld is not there")
-        return [Node(name=f"n{index}", cpus=cpus, partitions=["bridge"]) for index, cpus in enumerate(self.cpus)]
+        names = [f"n{index}" for index in range(len(self.cpus))]
+        return [
+            Node(name=name, cpus=cpus, partitions=["bridge"], node_states=self.states.get(name, ["IDLE"]))
+            for name, cpus in zip(names, self.cpus, strict=True)
+        ]
 
 
 def made(*cpus: int) -> tuple[Nodes, Any]:
@@ -107,6 +112,28 @@ def test_nodes_are_looked_for_while_somebody_was_told_no_and_only_then_whatever_
         assert slurm.reads > before
         assert told == ["changed"]
         assert not (await nodes.shortfall(HUGE)).missing
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+
+    run_in_virtual_time(story())
+
+
+def test_a_node_that_is_resumed_is_seen_while_slurm_has_refused_somebody_for_want_of_one() -> None:
+    async def story() -> None:
+        slurm, nodes = made(16, 16)
+        told: list[str] = []
+        nodes.on_resumed = lambda: told.append("resumed")
+        watch = asyncio.create_task(nodes.run())
+        slurm.states["n1"] = ["IDLE", "DRAIN"]
+        assert (await nodes.shortfall(WIDE)).missing == "", "a drained node counts: it may be resumed"
+        nodes.refused()
+        await asyncio.sleep(30)
+        told.clear()
+        slurm.states["n1"] = ["ALLOCATED"]
+        await asyncio.sleep(15)
+        slurm.states["n1"] = ["IDLE"]
+        await asyncio.sleep(15)
+        assert told == ["resumed"]
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
 

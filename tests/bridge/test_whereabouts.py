@@ -1,16 +1,19 @@
 """Where a job may go, as Slurm is told: in features where labels are mapped, by name for the rest."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from slinky.bridge.capacity import NodeRoom
+from slinky.bridge.capacity import NodeRoom, room_of
 from slinky.bridge.label_features import constraint_of, features_from
 from slinky.bridge.marker import Told, comment_for, read_comment, told_of
+from slinky.bridge.node_mark import mark_for
+from slinky.bridge.node_reasons import CORDONED, LEAVING, RENEWING
 from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, change_between, change_of, noted, put_on, where
 from slinky.kube import Meta, Pod
 from slinky.kube.objects import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec, SelectorRequirement
-from slinky.slurm import Job, JobDescription, expand
+from slinky.slurm import Job, JobDescription, Node, expand
 
 ZONE, DISK = "topology.kubernetes.io/zone", "disk"
 MAPPED = {ZONE: "zone", DISK: "disk"}
@@ -65,6 +68,18 @@ def test_a_label_whose_value_cannot_be_a_feature_is_left_out() -> None:
 def test_what_nobody_refuses_may_go_everywhere() -> None:
     assert where([a_pod()], [{}], ROOMS, partition="bridge") == EVERYWHERE
     assert where([a_pod()], [{"control-plane": "is tainted", "other": "is tainted"}], ROOMS, partition="bridge") == EVERYWHERE
+
+
+def test_a_node_that_is_drained_to_be_deleted_is_not_named() -> None:
+    """It takes no jobs, and named by jobs that wait, of which there may always be some, it could never go, nor be made anew."""
+    rooms = ROOMS | {"a1": msgspec.structs.replace(ROOMS["a1"], departing=True)}
+    refused = {"a1": "is cordoned", "b1": "is tainted"}
+    assert where([a_pod()], [refused], rooms, partition="bridge") == Whereabouts("", ("b1",))
+    assert where([a_pod()], [refused | {"a2": "is tainted"}], rooms, partition="bridge").nowhere
+    for reason, departs in ((f"{RENEWING} x", True), (f"{LEAVING} x", True), (f"{CORDONED} x", False), ("fan", False)):
+        node = Node(name="n", node_states=["IDLE", "EXTERNAL", "DRAIN"], reason=reason, extra=mark_for("c1"))
+        assert room_of(node).departing is departs
+    assert not room_of(Node(name="n", node_states=["IDLE", "DRAIN"], reason=f"{LEAVING} x")).departing
 
 
 def test_nodes_that_the_constraint_keeps_out_are_not_named_besides() -> None:

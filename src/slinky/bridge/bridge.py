@@ -27,7 +27,7 @@ from slinky.bridge.node_controller import NodeController
 from slinky.bridge.node_loss import NodeLoss
 from slinky.bridge.poller import JobPoller, PollTimes
 from slinky.bridge.settings import Settings
-from slinky.bridge.shadow import ReadingClient, Shadow, ShadowExecutor, ShadowTeller, shadow_cluster_name
+from slinky.bridge.shadow import ReadingClient, Shadow, ShadowExecutor, ShadowTeller, shadow_cluster_name, shadow_site
 from slinky.bridge.shadow_metrics import ShadowMetrics
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.telling import Teller
@@ -162,7 +162,7 @@ class Bridge:
         else:
             writer = await stack.enter_async_context(Client(self._access, connections=1, observer=self._kube_metrics.observe))
             shadow = Shadow(played, writer, settings.namespace, self._shadow_metrics)
-            site = site_of(settings, shadow_cluster_name(cluster))
+            site = shadow_site(site_of(settings, cluster))
             executor = ShadowExecutor(shadow, kube, slurm, site, completion=completion, may_act=self._may_act, hetjobs=hetjobs)
             teller = partial(ShadowTeller, shadow, slurm, settings.shadow_report_seconds, self._may_act)
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
@@ -209,8 +209,10 @@ class Bridge:
                     settings,
                     cluster,
                     kube=kube if played is None else None,
+                    names=watches.names,
                     occupants=watches.ledger.ours_on,
                     may_act=self._may_act,
+                    changed=leadership.nodes_changed,
                     events=events,
                     metrics=self._registry,
                 )

@@ -11,6 +11,7 @@ import msgspec
 
 from slinky.bridge.label_features import is_plain
 from slinky.bridge.node_mark import registrar_of
+from slinky.bridge.node_reasons import LEAVING, RENEWING, is_held_for
 from slinky.bridge.task import PerTask, per_task
 from slinky.slurm import JobDescription, Node, expand
 
@@ -23,7 +24,7 @@ UNLIMITED = 1 << 62
 
 
 class NodeRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node has in all, whoever uses it now. `gres` by name, and by name:type. `registrar` is the Kubernetes cluster whose bridge registered it, if one did."""
+    """What a node has in all, whoever uses it now. `gres` by name, and by name:type. `registrar` is the Kubernetes cluster whose bridge registered it, if one did. `departing`: that bridge has drained it to delete it, for good or to make it anew."""
 
     partitions: frozenset[str]
     cpus: int
@@ -32,6 +33,7 @@ class NodeRoom(msgspec.Struct, frozen=True, kw_only=True):
     features: frozenset[str] = frozenset()
     has_slurmd: bool = False
     registrar: str = ""
+    departing: bool = False
 
 
 def room_of(node: Node) -> NodeRoom:
@@ -49,6 +51,7 @@ def room_of(node: Node) -> NodeRoom:
         features=frozenset(node.active_features or node.features),
         has_slurmd=not node.is_external and not registrar,
         registrar=registrar,
+        departing=bool(registrar) and is_held_for(node, LEAVING, RENEWING),
     )
 
 

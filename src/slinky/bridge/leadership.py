@@ -89,7 +89,7 @@ class Leadership:
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
         self._jobs = Jobs(slurm, self.poller, executor.site.cluster)
         directions = Directions(
-            judgement, slurm_nodes, feature_labels or {}, names, cluster=executor.site.cluster, hybrid_devices=hybrid_devices
+            judgement, slurm_nodes, feature_labels or {}, names, cluster=executor.site.registrar, hybrid_devices=hybrid_devices
         )
         self.reconciler = Reconciler(
             executor,
@@ -118,7 +118,7 @@ class Leadership:
             (absence or AbsenceSettings()).sweep_seconds,
         )
         teller.standings = self._standing
-        slurm_nodes.on_room = self._slurm_nodes_changed
+        slurm_nodes.on_room, slurm_nodes.on_resumed = self._slurm_nodes_changed, self.reconciler.slurm_nodes_changed
 
     def also(self, service: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         """Something else that only a leader does, for ever."""

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from slinky.bridge.node_acts import NodeActs
 from slinky.bridge.node_look import NodeLook, Now, needs_a_fresh_look, noticed
 from slinky.bridge.node_mirror import Mirror
+from slinky.bridge.node_names import NodeNames, label_of
 from slinky.bridge.node_plan import Create, Delete, Drain, NodeAction, Refuse, Resume, Undrain, Wait
 from slinky.bridge.node_reasons import RENEWING
 from slinky.bridge.node_registry import NodeRegistry
@@ -42,7 +43,8 @@ PACE = Pace(fastest=2.0, slowest=5.0, share=0.02)
 class NodeController:
     """`asyncio.create_task(controller.run())`; `await controller.synced.wait()` returns when each node has been looked at once.
 
-    `kube` writes on Nodes; without it (shadow mode) nothing is. `occupants(name)` are the pods of ours on a node whose containers are not gone; `node_freed(name)` is to be called when one goes.
+    `kube` writes on Nodes; without it (shadow mode) nothing is. `names` are those of nodes on either side. `occupants(name)` are the pods of ours on a node whose containers are not gone; `node_freed(name)` is to be called when one goes. `changed()` is called when nodes of ours came, went or are in use again,
+    and when one cannot go as jobs name it: they are to be told anew where they may go.
     """
 
     def __init__(
@@ -53,14 +55,16 @@ class NodeController:
         cluster: str,
         *,
         kube: Client | None = None,
+        names: NodeNames | None = None,
         occupants: Callable[[str], Sequence[str]] = lambda _: (),
         may_act: Callable[[], bool] = lambda: True,
+        changed: Callable[[], None] = lambda: None,
         events: EventRecorder | None = None,
         metrics: CollectorRegistry | None = None,
         pace: Pace = PACE,
     ) -> None:
         self.synced = asyncio.Event()
-        self._nodes, self._pace, self._may_act = nodes, pace, may_act
+        self._nodes, self._pace, self._may_act, self._changed = nodes, pace, may_act, changed
         self._settings = settings
         self._registry = NodeRegistry(slurm, cluster)
         self._queue: WorkQueue[str] = WorkQueue(backoff=Backoff(first=0.5, most=60.0))
@@ -70,7 +74,8 @@ class NodeController:
         self._renewals = Renewals(settings.nodes, self._queue.add_after)
         self._troubles = Troubles(settings.nodes, occupants, self._queue.add_after)
         self._writer = NodeWriter(kube, self._standings, settings.scheduler_name, settings.nodes.taint) if kube else None
-        self._view = NodeLook(settings, cluster, self._registry, self._standings, self._renewals, self._troubles)
+        self._names = names or NodeNames(nodes)
+        self._view = NodeLook(settings, cluster, self._registry, self._standings, self._renewals, self._troubles, self._names)
         self._said_down = float("-inf")
         self._resync_at = 0.0
 
@@ -98,11 +103,14 @@ class NodeController:
     def _node_changed(self, change: Change[Node]) -> None:
         name = change.key.name
         self._troubles.node_seen(name, change.new)
-        self._view.node_seen(name, change.new)
         if change.new is None and self._writer:
             self._writer.forget(name)
         if noticed(change.old, self._settings) != noticed(change.new, self._settings) and self._first is not None:
             self._queue.add(name)
+        said = label_of(change.old), label_of(change.new)
+        if self._first is not None and (said[0] != said[1] or change.old is None or change.new is None):
+            for called in filter(None, (name, *said)):  # whose name is disputed now, or is not any more
+                self._queue.add(self._view.name_of(called))
 
     async def _kubernetes_is_known(self) -> None:
         """A node that is missing from half a list is not gone."""
@@ -199,23 +207,24 @@ class NodeController:
         """Plan and act until there is nothing more to do. False where it should be looked at again later."""
         if self._first is None:  # Slurm's nodes were never read: all are looked at when they are
             return True
-        fresh = False
+        fresh: str | None = None  # which of its names in Slurm was read anew
         await self._confirm(name)
         for _ in range(MOST_STEPS):
             now = self._view.of(name, self._nodes.get(name))
-            if isinstance(now.due, Overruled) and fresh:
+            if isinstance(now.due, Overruled) and fresh == now.called:
                 if await self._registry.was_restarted():
                     self._troubles.slurm_was_away()
                 else:
                     self._troubles.overrule(name)
                 continue
             mirror = await self._mirror(now)
-            if not fresh and needs_a_fresh_look(now, mirror):
+            if fresh != now.called and needs_a_fresh_look(now, mirror):
                 await self._registry.refresh(now.called)
-                fresh = True
+                fresh = now.called
                 continue
             if isinstance(now.due, Delete) and await self._registry.is_named(now.called):
                 now = self._view.of(name, self._nodes.get(name), named=True)
+                self._changed()
             if not isinstance(now.due, NodeAction) and mirror is None:
                 return self._rest(now, now.registration)
             if not self._may_act():
@@ -224,9 +233,11 @@ class NodeController:
             if not isinstance(now.due, NodeAction):
                 await self._write(now, mirror)
                 return self._rest(now, now.registration)
+            if isinstance(now.due, Delete):
+                await self._write(now, self._view.parting(now))
             problem = await self._act(name, now.called, now.due)
             await self._registry.refresh(now.called)
-            fresh = True
+            fresh = now.called
             if problem and (not isinstance(now.due, Create) or now.called not in self._registry.held):
                 return self._rest(now, Refuse(problem), again=True)
         return False
@@ -246,7 +257,10 @@ class NodeController:
             self._renewals.begun(name)
         elif isinstance(action, Undrain | Resume | Delete):
             self._troubles.taken_back(name)
-        return await self._acts.attempt(name, called, action)
+        problem = await self._acts.attempt(name, called, action)
+        if isinstance(action, Create | Delete | Undrain | Resume):
+            self._changed()
+        return problem
 
     async def _mirror(self, now: Now) -> Mirror | None:
         """Only when Slurm needs nothing more."""

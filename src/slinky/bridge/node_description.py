@@ -10,8 +10,9 @@ from fractions import Fraction
 
 import msgspec
 
-from slinky.bridge.keys import EXTERNAL_NODE, EXTERNAL_NODE_PARTITIONS, SLURM_NODE_NAME, TOPOLOGY
+from slinky.bridge.keys import EXTERNAL_NODE, EXTERNAL_NODE_PARTITIONS, TOPOLOGY
 from slinky.bridge.label_features import features_from
+from slinky.bridge.node_names import label_of
 from slinky.bridge.node_settings import NodeSettings
 from slinky.bridge.quantities import QuantityError, quantity
 from slinky.bridge.settings import Settings
@@ -61,8 +62,8 @@ def wish_of(node: Node | None, settings: Settings) -> Wish:
     """None where nobody asks for the node to be registered, or there is no such node."""
     if node is None:
         return None
-    if SLURM_NODE_NAME in node.metadata.labels:
-        return Hybrid(node.metadata.labels[SLURM_NODE_NAME] or node.metadata.name)
+    if (called := label_of(node)) is not None:
+        return Hybrid(called)
     if EXTERNAL_NODE not in node.metadata.labels:
         return None
     try:

@@ -1,17 +1,18 @@
 """One node at one moment, on both sides: what the plans are given, and what they make of it.
 
 Comes in: a Node, Slurm's nodes as they are held, what is against each. Goes out: the act that is due, the changes that the Node needs. What must stay true: the registration goes first, then the states, and only when Slurm needs nothing more the Node is made to show what Slurm says; nodes that are
-neither ours nor have a slurmd beside their kubelet are looked at and left alone.
+neither ours nor have a slurmd beside their kubelet are looked at and left alone, and so are those whose name in Slurm two claim: what one of them is drained for the other would take back. What was registered for a Node that is said to have a slurmd leaves first.
 """
 
 from typing import Literal
 
 import msgspec
 
-from slinky.bridge.keys import CORDONED_FOR_SLURM, NODE_CONDITION, OVERRULED, SLURM_NODE_NAME
-from slinky.bridge.node_description import Hybrid, Wanted, Wish, wish_of
+from slinky.bridge.keys import CORDONED_FOR_SLURM, NODE_CONDITION, OVERRULED
+from slinky.bridge.node_description import Hybrid, Unregistrable, Wanted, Wish, wish_of
 from slinky.bridge.node_mark import owner_of
 from slinky.bridge.node_mirror import RESUMED, Mirror, MirrorSnapshot, overruled_of, plan_mirror
+from slinky.bridge.node_names import NodeNames
 from slinky.bridge.node_plan import Create, NodeAction, NodeSnapshot, Refuse, Wait, has_same_shape, plan_node
 from slinky.bridge.node_reasons import NOT_READY, OCCUPIED, is_held_for
 from slinky.bridge.node_registry import NodeRegistry
@@ -75,35 +76,31 @@ class NodeLook:
         standings: NodeStandings,
         renewals: Renewals,
         troubles: Troubles,
+        names: NodeNames,
     ) -> None:
         self._settings, self._cluster = settings, cluster
         self._registry, self._standings, self._renewals, self._troubles = registry, standings, renewals, troubles
-        self._hybrids: dict[str, str] = {}  # names in Slurm that are others than in Kubernetes
-        self._called: dict[str, str] = {}
-
-    def node_seen(self, name: str, node: KubeNode | None) -> None:
-        self._hybrids.pop(self._called.pop(name, ""), None)
-        called = node.metadata.labels.get(SLURM_NODE_NAME, "") if node else ""
-        if called and called != name:
-            self._called[name] = called
-            self._hybrids[called] = name
+        self._names = names
 
     def called(self, name: str) -> str:
-        """In Slurm, of a name in Kubernetes."""
-        return self._called.get(name, name)
+        """In Slurm, of a name in Kubernetes; "" where two claim it."""
+        return self._names.in_slurm(name)
 
     def name_of(self, called: str) -> str:
-        """In Kubernetes, of a name in Slurm."""
-        return self._hybrids.get(called, called)
+        """In Kubernetes, of a name in Slurm, whether it has such a Node (still) or not."""
+        return self._names.in_kubernetes(called) or called
 
     def waits_for_pods(self, name: str) -> bool:
         """Something may be due when a pod of ours on it is gone."""
-        found = self._registry.held.get(name)
+        found = self._registry.held.get(self.called(name))
         return found is not None and is_held_for(found, OCCUPIED, NOT_READY)
 
     def of(self, name: str, node: KubeNode | None, *, named: bool = False) -> Now:
-        wish = wish_of(node, self._settings)
-        called = wish.name if isinstance(wish, Hybrid) else name
+        wish, called = wish_of(node, self._settings), self.called(name)
+        if not called:
+            return self._disputed(name, node, wish)
+        if isinstance(wish, Hybrid) and (before := self._registered_before(name, called)):
+            wish, called = None, before
         found = self._registry.held.get(called)
         side = self._side(node, wish, found)
         cause = self._troubles.cause(name, node, found) if side or isinstance(wish, Wanted) else None
@@ -126,7 +123,7 @@ class NodeLook:
 
     def mirror(self, now: Now, effect: TaintEffect) -> Mirror | None:
         """What its Node should show otherwise. `effect`: of its taint, if it is ours."""
-        if now.node is None or (now.found is None and isinstance(now.wish, Wanted)):  # it is about to be made
+        if now.node is None or not now.called or (now.found is None and isinstance(now.wish, Wanted)):  # disputed, or about to be made
             return None
         taint: TaintEffect | None = effect if now.side == "ours" else "none"
         if now.side == "hybrid" or isinstance(now.wish, Hybrid):
@@ -140,6 +137,31 @@ class NodeLook:
             resumed=self._troubles.is_overruled(now.name) and RESUMED not in overruled_of(now.node),
         )
         return plan_mirror(snapshot)
+
+    def parting(self, now: Now) -> Mirror | None:
+        """What a Node that is said to have a slurmd must lose before it is deleted in Slurm: afterwards nothing tells that the taint is ours."""
+        if now.node is None or not isinstance(wish_of(now.node, self._settings), Hybrid):
+            return None
+        return plan_mirror(MirrorSnapshot(node=now.node, found=None, scheduler=self._settings.scheduler_name, taint="none"))
+
+    def _registered_before(self, name: str, called: str) -> str:
+        """Under which of its names it is an external node of ours, and a ghost; "" for none."""
+        for one in (name, called):
+            found = self._registry.held.get(one)
+            if found is None or not found.is_external or self.name_of(one) not in (one, name):
+                continue
+            if owner_of(found, self._cluster) in ("ours", "born"):
+                return one
+        return ""
+
+    def _disputed(self, name: str, node: KubeNode | None, wish: Wish) -> Now:
+        """Left as it is, on both sides."""
+        refusal: Refuse | None = None
+        if isinstance(wish, Wanted | Unregistrable):
+            refusal = Refuse(
+                f"Node {name} is not registered or changed in Slurm: another Node says by its label that it is Slurm's node {name}"
+            )
+        return Now(name=name, called="", node=node, wish=wish, found=None, side="", cause=None, registration=refusal, due=None)
 
     def _side(self, node: KubeNode | None, wish: Wish, found: Node | None) -> Side:
         if found is None:

@@ -53,7 +53,7 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
         if self.cordon is not None:
             spec["unschedulable"] = True if self.cordon else None
         if self.taints is not None:
-            spec["taints"] = [{"key": one.key, "value": one.value, "effect": one.effect} for one in self.taints] or None
+            spec["taints"] = [_written(taint) for taint in self.taints] or None
         patch: dict[str, Any] = {"spec": spec} if spec else {}
         return patch | ({"metadata": {"annotations": dict(self.annotations)}} if self.annotations else {})
 
@@ -115,7 +115,14 @@ def _taints(now: MirrorSnapshot) -> tuple[Taint, ...] | None:
     has = now.node.spec.taints
     others = tuple(taint for taint in has if (taint.key, taint.value) != (MANAGED_NODE, now.scheduler))
     ours = (Taint(key=MANAGED_NODE, value=now.scheduler, effect=now.taint),) if now.taint != "none" else ()
-    return None if len(has) - len(others) == len(ours) and set(ours) <= set(has) else others + ours
+    effects = [taint.effect for taint in has if taint not in others]
+    return None if effects == [taint.effect for taint in ours] else others + ours
+
+
+def _written(taint: Taint) -> dict[str, str]:
+    """Others' as they stand, with the time that Kubernetes notes on some."""
+    added = {"timeAdded": taint.time_added} if taint.time_added else {}
+    return {"key": taint.key, "value": taint.value, "effect": taint.effect, **added}
 
 
 def _condition(now: MirrorSnapshot) -> tuple[str, str, str] | tuple[()] | None:

@@ -1,8 +1,9 @@
 """The reasons that stand in Slurm beside a node that the bridge drained or put down: by them its own acts are told from everyone else's, after a restart too. Pure.
 
-What must stay true: every reason of the bridge's begins with `slurm-bridge:`, and then with the one word or two that say what for; all nodes that are drained for the same have the same reason, so that many are drained in one call.
+What must stay true: every reason of the bridge's begins with `slurm-bridge:`, and then with the one word or two that say what for (the original's begin so too, and go on as they like: what it drained is taken over with its nodes); all nodes that are drained for the same have the same reason, so that many are drained in one call.
 """
 
+from slinky.bridge.node_mark import birth_reason
 from slinky.slurm import Node
 
 __all__ = [
@@ -44,8 +45,10 @@ def takes_no_jobs(found: Node) -> bool:
 
 
 def kind_of(found: Node) -> str:
-    """For what the nodes' side of the bridge drained it or put it down; empty where it did not."""
-    return next((kind for kind in KINDS if found.reason.startswith(kind)), "") if takes_no_jobs(found) else ""
+    """For what the nodes' side of the bridge drained it or put it down; empty where it did not. `OURS` alone: the original did, for whatever."""
+    if not takes_no_jobs(found) or _went_down(found) or found.reason.startswith(birth_reason("")):
+        return ""
+    return next((kind for kind in (*KINDS, OURS) if found.reason.startswith(kind)), "")
 
 
 def is_held_for(found: Node, *kinds: str) -> bool:
@@ -54,4 +57,9 @@ def is_held_for(found: Node, *kinds: str) -> bool:
 
 def is_by_others(found: Node) -> bool:
     """It takes no jobs, and not for any part of the bridge."""
-    return takes_no_jobs(found) and not found.reason.startswith(OURS)
+    return takes_no_jobs(found) and (not found.reason.startswith(OURS) or _went_down(found))
+
+
+def _went_down(found: Node) -> bool:
+    """By itself: a node with a slurmd is only ever drained by the bridge. When it goes down meanwhile, Slurm leaves the reason as it is, and so does whoever takes the drain back."""
+    return not found.is_external and found.is_down and "DRAIN" not in found.states

@@ -111,8 +111,8 @@ class Troubles:
 
     @staticmethod
     def _is_fresh(found: Node | None) -> bool:
-        """Slurm does not have it, or not with what ran there before: it was made for pods that are there already, or is still being made."""
-        return found is None or not found.features or is_held_for(found, OCCUPIED)
+        """Slurm does not have it, or not with what ran there before: it was made for pods that are there already, or is still being made. One with a slurmd is the site's, which may give it no features."""
+        return found is None or (found.is_external and not found.features) or is_held_for(found, OCCUPIED)
 
     def _is_deserted(self, name: str, found: Node | None, now: float) -> bool:
         """Slurm counts jobs there, and none of their pods is left. For a while: a job that has only just started has no pods there yet."""

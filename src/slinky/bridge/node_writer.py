@@ -33,7 +33,8 @@ class NodeWriter:
     async def effect_for(self, node: Node) -> TaintEffect:
         """NoExecute only where it evicts no pod of a DaemonSet: those belong to the node, and would not come back."""
         taint = Taint(key=MANAGED_NODE, value=self._scheduler, effect="NoExecute")
-        if self._effect != "NoExecute" or taint in node.spec.taints:
+        has = {(one.key, one.value, one.effect) for one in node.spec.taints}
+        if self._effect != "NoExecute" or (taint.key, taint.value, taint.effect) in has:
             return self._effect
         name = node.metadata.name
         async with self._turns:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from slinky.bridge.adoption import Found
 from slinky.bridge.executor import Executor
 from slinky.bridge.plan import Snapshot
@@ -28,7 +30,7 @@ from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Client, KubeError, Pod
 from slinky.slurm import JobCompletion, SlurmClient, SlurmError
 
-__all__ = ["ReadingClient", "Shadow", "ShadowExecutor", "ShadowTeller", "shadow_cluster_name"]
+__all__ = ["ReadingClient", "Shadow", "ShadowExecutor", "ShadowTeller", "shadow_cluster_name", "shadow_site"]
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,11 @@ SUFFIX = "-shadow"
 def shadow_cluster_name(cluster: str) -> str:
     """The cluster's name in the markers of shadow jobs."""
     return cluster + SUFFIX
+
+
+def shadow_site(site: Site) -> Site:
+    """Its jobs are of a cluster of their own; the nodes are registered as ever."""
+    return msgspec.structs.replace(site, cluster=shadow_cluster_name(site.cluster), nodes_cluster=site.cluster)
 
 
 class ReadingClient(Client):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from slinky.bridge.capacity import NodeRoom, room_of, shortfall, too_few_nodes
+from slinky.bridge.node_reasons import takes_no_jobs
 from slinky.kube import Backoff
 from slinky.slurm import JobDescription, Node, SlurmClient, SlurmError, expand
 
@@ -35,7 +36,7 @@ FITS = Shortfall("")
 
 
 class SlurmNodes:
-    """`on_room` is called when what nodes have in all is other than before."""
+    """`on_room` is called when what nodes have in all is other than before, `on_resumed` when one that was drained, down or failed takes jobs again."""
 
     def __init__(self, slurm: SlurmClient) -> None:
         self._slurm = slurm
@@ -48,6 +49,8 @@ class SlurmNodes:
         self._outdated = False
         self.version = 0  # another when nodes are
         self.on_room: Callable[[], None] = lambda: None
+        self.on_resumed: Callable[[], None] = lambda: None
+        self._unused: set[str] = set()
 
     async def shortfall(self, job: JobDescription) -> Shortfall:
         """Raises SlurmError where Slurm cannot be asked. The nodes are read at most once a second, whoever asks."""
@@ -83,6 +86,10 @@ class SlurmNodes:
     async def refresh(self) -> None:
         """Raises SlurmError."""
         await self._read(asyncio.get_running_loop().time())
+
+    def refused(self) -> None:
+        """Slurm itself said no for want of a node: it is looked whether that changes."""
+        self._refused_at = asyncio.get_running_loop().time()
 
     def outdate(self) -> None:
         """Something tells that Slurm has other nodes now, or will have in a moment."""
@@ -139,6 +146,9 @@ class SlurmNodes:
             self._change(name, None)
         for name, node in found.items():
             self._change(name, node)
+        before, self._unused = self._unused, {name for name, node in found.items() if takes_no_jobs(node)}
+        if (before - self._unused) & found.keys():
+            self.on_resumed()
 
     def _change(self, name: str, node: Node | None) -> None:
         before = self._rooms.pop(name, None)

@@ -34,6 +34,7 @@ LABEL_SECONDS = 5.0
 MOST_REQUEUES = 5
 AVOIDED_SECONDS = 600.0
 INVALID_NODE_NAME, INVALID_FEATURE = 2018, 2029
+NO_SUCH_NODE = 2014  # there is none that could ever take the job; said also for moments after nodes were made or drained
 
 
 class Submitter:
@@ -91,14 +92,18 @@ class Submitter:
             if isinstance(error, HetjobsRefusedError):
                 return await self.submit(said_first, known)  # as one job, from now on
             told = any(found != EVERYWHERE for found in whereabouts)
-            if told and not known.doubts and error.number in (INVALID_NODE_NAME, INVALID_FEATURE):
+            no_node = error.number == NO_SUCH_NODE
+            if not known.doubts and (no_node or (told and error.number in (INVALID_NODE_NAME, INVALID_FEATURE))):
                 self._slurm_nodes.outdate()  # a node that was to be left out may be gone, or the last one with a feature
                 known.doubts += 1
                 known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
                 return False
             # Not to be believed is nothing that is wrong with this job.
             if isinstance(error, RefusedError) and not isinstance(error, AuthenticationError):
-                self.park(workload.key, known, workload.pods, f"Slurm refuses the job: {error.description or error}", said=said)
+                if no_node:
+                    self._slurm_nodes.refused()
+                why = f"Slurm refuses the job: {error.description or error}"
+                self.park(workload.key, known, workload.pods, why, too_large=no_node, said=said)
                 return False
             if not error.outcome_known:
                 known.unsettled = workload

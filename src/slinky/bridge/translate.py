@@ -45,7 +45,7 @@ OF_THE_LEADER = ("licenses", "dependency", "begin_time")  # licenses are to be c
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """What does not come from the workload."""
+    """What does not come from the workload. `cluster` is its name in jobs' markers; `nodes_cluster` that in the marks of nodes, where it is another."""
 
     cluster: str
     partition: str
@@ -59,6 +59,12 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     group_id: str = ""
     gres: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(GPU_RESOURCES))
     no_hetjobs: str = ""  # why, where there can be none
+    nodes_cluster: str = ""
+
+    @property
+    def registrar(self) -> str:
+        """As who nodes are registered."""
+        return self.nodes_cluster or self.cluster
 
 
 def components(workload: Workload, site: Site, attempt: int = 0) -> list[JobDescription]:

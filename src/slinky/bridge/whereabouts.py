@@ -70,7 +70,8 @@ def where(
             nowhere=f"its constraint {said!r} cannot be joined with nodes of one {one_of}: say it with features joined by & or by |"
         )
     text = "&".join(filter(None, (own if constraint.text() or same else "", constraint.text(), same)))
-    return Whereabouts(text, tuple(sorted(refused.keys() - kept_out)))
+    # One that departs takes no jobs, and could not go while a job names it.
+    return Whereabouts(text, tuple(sorted(name for name in refused.keys() - kept_out if not nodes[name].departing)))
 
 
 def _joinable(said: str) -> str | None:

@@ -26,7 +26,6 @@ from slinky.bridge.keys import (
     OVERRULED,
     SIGNALLED,
     SLURM_NODE,
-    SLURM_NODE_NAME,
 )
 from slinky.bridge.leaving.steps import (
     Act,
@@ -43,6 +42,7 @@ from slinky.bridge.leaving.steps import (
     Undrain,
 )
 from slinky.bridge.node_mark import mark_for, owner_of
+from slinky.bridge.node_names import label_of
 from slinky.bridge.node_reasons import OURS
 from slinky.bridge.standing import Standing
 from slinky.bridge.views import exit_code_of, exit_codes, job_id_of, pod_view
@@ -102,7 +102,7 @@ class _Planner:
         self.leaving = {
             name for name, node in now.slurm_nodes.items() if node.is_external and owner_of(node, now.cluster) in ("ours", "born")
         }
-        self.slurm_name = {node.metadata.name: node.metadata.labels.get(SLURM_NODE_NAME) or node.metadata.name for node in now.nodes}
+        self.slurm_name = {node.metadata.name: label_of(node) or node.metadata.name for node in now.nodes}
         self.holders = self._holders()
         self.staying = {job.submission.job_id: why for job in now.jobs or () if (why := self._stays(job))}
 

@@ -31,6 +31,7 @@ class Taint(Record, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(Record, frozen=True):
