@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +37,13 @@ Starter = Callable[[str, Shape], Sandbox]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
+LONG_FILES = ("test_fixed_seed", "test_endings", "test_hybrid", "test_node_states", "test_uninstall", "test_absence", "test_volumes")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast ones first: who breaks something plain should know within seconds."""
-    items.sort(key=lambda item: item.get_closest_marker("sandbox") is not None)
+    """Fast ones first: who breaks something plain should know within seconds. Of those on the sandbox the files that take minutes, so that no process is left alone with one at the end."""
+    ranks = {name: rank for rank, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: (item.get_closest_marker("sandbox") is not None, ranks.get(item.path.stem, len(ranks))))
 
 
 def pytest_configure() -> None:
@@ -46,9 +51,9 @@ def pytest_configure() -> None:
         shutil.rmtree(ARTEFACTS, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
-def start_sandbox(request: pytest.FixtureRequest) -> Iterator[Starter]:
-    """Brings sandboxes up for the rest of the run, and all of them down at its end."""
+@contextmanager
+def starting(request: pytest.FixtureRequest) -> Iterator[Starter]:
+    """Brings sandboxes up, and all of them down at the end."""
     if os.geteuid() != 0:
         pytest.fail("the tests on the sandbox need root; `make test-fast` leaves them out")
     started: list[str] = []
@@ -66,10 +71,18 @@ def start_sandbox(request: pytest.FixtureRequest) -> Iterator[Starter]:
         down(name, ARTEFACTS / name if request.session.testsfailed else None)
 
 
+@pytest.fixture(scope="module")
+def start_sandbox(request: pytest.FixtureRequest) -> Iterator[Starter]:
+    """Sandboxes of a module's own: one that nobody uses any more takes a tenth of a core from the others."""
+    with starting(request) as start:
+        yield start
+
+
 @pytest.fixture(scope="session")
-def sandbox(start_sandbox: Starter) -> Sandbox:
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     """The one most tests share: kwok nodes, Slurm with accounting, all add-ons."""
-    return start_sandbox("shared", Shape(nodes=NODES, addons=ADDONS))
+    with starting(request) as start:
+        yield start("shared", Shape(nodes=NODES, addons=ADDONS))
 
 
 @pytest.fixture
