@@ -36,7 +36,7 @@ async def test_without_an_order_a_jobset_is_one_gang_in_rank_order(team: Team, s
 
 async def test_each_start_up_policy_has_its_gangs(team: Team) -> None:
     """In order, and after another is ready: two jobs that run side by side. After it is complete: one after the other."""
-    first: dict[str, Any] = {"run_for": "3s"}
+    first: dict[str, Any] = {"run_for": "10s"}  # longer than it takes the others to start, on a busy machine too
     order = {"startupPolicy": {"startupPolicyOrder": "InOrder"}}
     await team.create(jobset(team, "inorder", replicated(team, "a", **first), replicated(team, "b", 2), **order))
     for status in ("Ready", "Complete"):
