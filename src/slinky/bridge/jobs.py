@@ -114,7 +114,7 @@ class Jobs:
         return JobView(job_id=known.job_id, state="absent", why=f"Slurm does not know job {known.job_id}")
 
     def _ended(self, past: AccountedJob, key: WorkloadKey, known: Known, pods: Collection[str]) -> bool:
-        """By accounting's word. That its nodes failed is not enough for pods that run: so slurmdbd writes of all that ran, when slurmctld begins without its state."""
+        """By accounting's word. That its nodes failed is not enough for pods that run: they contradict it."""
         said = past.is_finished and not (known.holds and past.state is JobState.NODE_FAIL)
         return said and is_for(read_comment(past.comment.administrator, self._cluster), known.job_id, key, pods)
 
