@@ -47,6 +47,18 @@ async def test_checks_by_name_and_with_reasons(monkeypatch: pytest.MonkeyPatch) 
         assert "[-]broken failed: RuntimeError: no such thing" in text
 
 
+async def test_a_check_that_comes_while_others_are_asked_waits_for_the_next_question() -> None:
+    async with HealthServer(CollectorRegistry(), host="127.0.0.1", port=0).running() as server:
+
+        async def brings_another() -> str | None:
+            server.ready("later", lambda: "not yet")
+            return None
+
+        server.ready("first", brings_another)
+        assert await asked(server, "/readyz") == (200, "ok")
+        assert (await asked(server, "/readyz"))[0] == 503
+
+
 async def test_metrics_in_both_formats() -> None:
     registry = CollectorRegistry()
     metrics = KubeMetrics(registry)

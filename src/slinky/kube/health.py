@@ -75,7 +75,8 @@ class HealthServer:
         return await self._answer(request, self._ready)
 
     async def _answer(self, request: web.Request, checks: dict[str, Check]) -> web.Response:
-        problems = dict(zip(checks, await asyncio.gather(*map(_problem, checks.values())), strict=True))
+        now = dict(checks)  # others may come while these are asked
+        problems = dict(zip(now, await asyncio.gather(*map(_problem, now.values())), strict=True))
         failed = any(problems.values())
         if not failed and "verbose" not in request.query:
             return web.Response(text="ok")
