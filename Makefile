@@ -6,7 +6,7 @@ UV := $(shell command -v uv || echo $(CACHE)/uv/bin/uv)
 RUN := .venv/bin
 PYTEST := $(RUN)/pytest
 BUILD := tests/sandbox/test_kubernetes.py tests/sandbox/test_real_nodes.py  # need everything that is built
-SEVERAL := -n 2 --dist loadfile --no-loadscope-reorder  # processes, each with a sandbox of its own: these tests wait more than they compute
+SEVERAL := -n 2 --dist loadfile --no-loadscope-reorder  # processes, each with a sandbox of its own: as many as two cores bear
 
 .PHONY: help setup lint test test-fast test-all chaos demo bench clean
 

@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Unpack
 
 import msgspec
 
 from slinky.bridge.adoption import Found
 from slinky.bridge.disruption import delete_past_budgets, evict_within_budgets
 from slinky.bridge.hetjobs import Hetjobs
+from slinky.bridge.job_ends import JobEnds, Manner
 from slinky.bridge.keys import APART, FINALIZER, JOB_ID
 from slinky.bridge.marker import marker_for, read_comment
 from slinky.bridge.submission import Submission, submission_from, submission_of
@@ -66,7 +68,7 @@ class Executor:
         self._kube = kube
         self._slurm = slurm
         self.site = site
-        self._completion = completion
+        self._ends = JobEnds(slurm, completion)
         self._may_act = may_act
         self.labels_go_along = True  # with a Binding, as long as nothing shows that they do not
 
@@ -254,60 +256,16 @@ class Executor:
             return False
         return True
 
-    async def end_job(
-        self,
-        job_id: int,
-        exit_code: int | None,
-        why: str,
-        *,
-        running: bool,
-        components: Mapping[int, int] | None = None,
-        noted: bool = False,
-    ) -> None:
-        """With its exit code where it ran and libslurm is at hand; else as cancelled, with the outcome in its comment. `components` are those of a hetjob but the leader, and the exit code of each: they end first, as none outlives the leader. `noted`: the comment says why also where there is no exit code."""
+    async def end_job(self, job_id: int, exit_code: int | None, why: str, **manner: Unpack[Manner]) -> None:
+        """With its exit code where it ran and libslurm is at hand; else as cancelled."""
         self._check()
-        codes = {**(components or {}), job_id: exit_code}
-        if exit_code is not None and running and self._completion and await self._all_completed(self._completion, codes):
-            return
-        try:
-            if exit_code is not None:
-                await self._comment(job_id, f"{why}, exit code {exit_code}"[:1000])
-            elif noted:
-                await self._comment(job_id, why[:1000])
-            await self._slurm.jobs.cancel(job_id)
-        except (NoSuchJobError, AlreadyDoneError):
-            log.debug("job %d is over already", job_id)
-
-    async def _comment(self, job_id: int, text: str) -> None:
-        """What Slurm has against it is logged, no more: a job that names a node which was deleted cannot be changed, but can be ended."""
-        try:
-            await self._slurm.jobs.update(job_id, JobDescription(comment=text))
-        except (NoSuchJobError, AlreadyDoneError):
-            raise
-        except RefusedError as error:
-            log.warning("job %d ends without its outcome in its comment (%s): %s", job_id, text, error)
+        await self._ends.end(job_id, exit_code, why, manner)
 
     async def end_rest(self, job_ids: Iterable[int], why: str) -> None:
         """Those components of a hetjob that are not over, where another is: what is left of it is of no use."""
         self._check()
         log.info("jobs %s are cancelled: %s", ", ".join(map(str, job_ids)), why)
         await self._slurm.jobs.cancel_many(job_ids)
-
-    async def _all_completed(self, completion: JobCompletion, codes: Mapping[int, int | None]) -> bool:
-        for job_id, exit_code in codes.items():
-            if not await self._completed(completion, job_id, exit_code or 0):
-                return False
-        return True
-
-    async def _completed(self, completion: JobCompletion, job_id: int, exit_code: int) -> bool:
-        try:
-            await completion.complete(job_id, exit_code)
-        except (NoSuchJobError, AlreadyDoneError):
-            log.debug("job %d is over already", job_id)
-        except UnsupportedError as error:
-            log.info("job %d is cancelled instead of completed: %s", job_id, error)
-            return False
-        return True
 
     def _check(self) -> None:
         if not self._may_act():

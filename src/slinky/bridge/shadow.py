@@ -8,12 +8,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
 from slinky.bridge.adoption import Found
 from slinky.bridge.executor import Executor
+from slinky.bridge.job_ends import Manner
 from slinky.bridge.plan import Snapshot
 from slinky.bridge.settings import StatusSettings
 from slinky.bridge.shadow_cluster import ShadowCluster
@@ -144,17 +145,8 @@ class ShadowExecutor(Executor):
     async def release(self, pod: Pod) -> bool:  # noqa: ARG002 there is no finalizer
         return True
 
-    async def end_job(
-        self,
-        job_id: int,
-        exit_code: int | None,
-        why: str,
-        *,
-        running: bool,
-        components: Mapping[int, int] | None = None,
-        noted: bool = False,
-    ) -> None:
-        await super().end_job(job_id, exit_code, why, running=running, components=components, noted=noted)
+    async def end_job(self, job_id: int, exit_code: int | None, why: str, **manner: Unpack[Manner]) -> None:
+        await super().end_job(job_id, exit_code, why, **manner)
         self._started.discard(job_id)
 
 
