@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import aiohttp
@@ -13,14 +13,14 @@ from slinky.bridge.keys import CORDONED_FOR_SLURM, EXTERNAL_NODE, JOB_ID, MANAGE
 from slinky.bridge.node_mirror import MirrorSnapshot, plan_mirror
 from slinky.bridge.node_standing import NodeStandings
 from slinky.bridge.node_writer import NodeWriter
-from slinky.kube import EVENTS, NAMESPACES, NODES, PODS, Client, EventRecorder, Pod, Reflector, from_kubeconfig
+from slinky.kube import NAMESPACES, NODES, PODS, Client, EventRecorder, Pod, Reflector, from_kubeconfig
 from slinky.kube import Node as KubeNode
 from slinky.sandbox.bridge import SandboxBridge
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
-from slinky.slurm import JobDescription, Node, NodeDescription, SlurmClient, SlurmError
-from slinky.slurm import NotFoundError as NotInSlurmError
+from slinky.slurm import JobDescription, Node, NodeDescription, SlurmClient
 from tests.bridge_sandbox.conftest import background_bridge
+from tests.bridge_sandbox.node_site import NodeSite
 from tests.conftest import Starter
 
 pytestmark = pytest.mark.sandbox
@@ -46,14 +46,12 @@ def place(start_sandbox: Starter) -> Sandbox:
     return start_sandbox("states", Shape(nodes=NUMBER, register=False))
 
 
-class Site:
+class Site(NodeSite):
     """Both sides, and a bridge as an admin runs it."""
 
     def __init__(self, sandbox: Sandbox, kube: Client, slurm: SlurmClient, bridge: SandboxBridge) -> None:
-        self.sandbox, self.kube, self.slurm, self.bridge = sandbox, kube, slurm, bridge
-
-    async def until(self, what: str, probe: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
-        await self.sandbox.until("slurmctld", what, probe, seconds)
+        super().__init__(sandbox, kube, slurm)
+        self.bridge = bridge
 
     async def join(self, *names: str, **labels: str) -> None:
         """Registered, idle and tainted."""
@@ -62,52 +60,6 @@ class Site:
         for name in names:
             await self.until_slurm(name, lambda found: found.takes_jobs, "in use")
             await self.until_node(name, lambda node: bool(taints(node)), "tainted")
-
-    async def until_slurm(self, name: str, is_so: Callable[[Node], bool], what: str) -> Node:
-        found: list[Node] = []
-
-        async def probe() -> bool:
-            try:
-                found[:] = [await self.slurm.nodes.get(name)]
-            except SlurmError:
-                return False
-            return is_so(found[0])
-
-        await self.until(f"node {name} was {what} in Slurm", probe)
-        return found[0]
-
-    async def until_node(self, name: str, is_so: Callable[[KubeNode], bool], what: str) -> KubeNode:
-        found: list[KubeNode] = []
-
-        async def probe() -> bool:
-            found[:] = [await self.kube.get(NODES, name)]
-            return is_so(found[0])
-
-        await self.until(f"Node {name} was {what}", probe)
-        return found[0]
-
-    async def until_gone(self, name: str) -> None:
-        async def gone() -> bool:
-            try:
-                await self.slurm.nodes.get(name)
-            except NotInSlurmError:
-                return True
-            except SlurmError:
-                return False
-            return False
-
-        await self.until(f"node {name} was gone from Slurm", gone)
-
-    async def until_said(self, name: str, reason: str) -> str:
-        notes: list[str] = []
-
-        async def said() -> bool:
-            found = (await self.kube.list(EVENTS, "default")).items
-            notes[:] = [event.note for event in found if event.regarding.name == name and event.reason == reason]
-            return bool(notes)
-
-        await self.until(f"Event {reason} of node {name} was there", said)
-        return notes[0]
 
     async def cordon(self, name: str, cordoned: bool = True) -> None:
         await self.kube.patch(NODES, name, {"spec": {"unschedulable": cordoned or None}})

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ from slinky.bridge.keys import EXTERNAL_NODE, EXTERNAL_NODE_PARTITIONS, SLURM_NO
 from slinky.bridge.node_controller import NodeController
 from slinky.bridge.node_mark import mark_for, owner_of
 from slinky.bridge.settings import NodeSettings, Settings
-from slinky.kube import EVENTS, NODES, PODS, Client, EventRecorder, Reflector, from_kubeconfig
+from slinky.kube import NODES, PODS, Client, EventRecorder, Reflector, from_kubeconfig
 from slinky.sandbox.bridge import sandbox_bridge
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
-from slinky.slurm import JobDescription, Node, NodeDescription, NodeGres, NotFoundError, Pace, SlurmClient, SlurmError
+from slinky.slurm import JobDescription, Node, NodeDescription, NodeGres, NotFoundError, Pace, SlurmClient
+from tests.bridge_sandbox.node_site import NodeSite
 from tests.conftest import Starter
 
 pytestmark = pytest.mark.sandbox
@@ -39,11 +40,12 @@ def place(start_sandbox: Starter) -> Sandbox:
     return start_sandbox("nodes", Shape(nodes=NUMBER, register=False))
 
 
-class Site:
+class Site(NodeSite):
     """Both sides of the registration, and bridges that come and go."""
 
     def __init__(self, sandbox: Sandbox, kube: Client, slurm: SlurmClient, events: EventRecorder) -> None:
-        self.sandbox, self.kube, self.slurm, self.events = sandbox, kube, slurm, events
+        super().__init__(sandbox, kube, slurm)
+        self.events = events
         self.metrics = CollectorRegistry()
         self.leave = True
 
@@ -83,42 +85,9 @@ class Site:
     async def unlabel(self, name: str) -> None:
         await self.mark(name, labels={EXTERNAL_NODE: None})
 
-    async def until(self, what: str, probe: Callable[[], Awaitable[object]]) -> None:
-        await self.sandbox.until("slurmrestd", what, probe)
-
     async def until_in_slurm(self, name: str, is_so: Callable[[Node], bool] = lambda _: True, what: str = "there") -> Node:
-        found: list[Node] = []
-
-        async def probe() -> bool:
-            try:
-                found[:] = [await self.slurm.nodes.get(name)]
-            except SlurmError:
-                return False
-            return owner_of(found[0], CLUSTER) == "ours" and is_so(found[0])
-
-        await self.until(f"node {name} was {what} in Slurm", probe)
-        return found[0]
-
-    async def until_gone(self, name: str) -> None:
-        async def gone() -> bool:
-            try:
-                await self.slurm.nodes.get(name)
-            except NotFoundError:
-                return True
-            return False
-
-        await self.until(f"node {name} was gone from Slurm", gone)
-
-    async def until_said(self, name: str, reason: str) -> str:
-        notes: list[str] = []
-
-        async def said() -> bool:
-            found = (await self.kube.list(EVENTS, "default")).items
-            notes[:] = [event.note for event in found if event.regarding.name == name and event.reason == reason]
-            return bool(notes)
-
-        await self.until(f"Event {reason} of node {name} was there", said)
-        return notes[0]
+        """And ours."""
+        return await self.until_slurm(name, lambda found: owner_of(found, CLUSTER) == "ours" and is_so(found), what)
 
     async def job(self, node: str, feature: str, **more: Any) -> int:
         """A running job on that node, which alone has the feature."""
