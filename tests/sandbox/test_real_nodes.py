@@ -151,7 +151,7 @@ spec:
   completions: 2
   parallelism: 2
   completionMode: Indexed
-  backoffLimit: 0
+  backoffLimitPerIndex: 0  # one that fails does not end the other
   template:
     spec:
       restartPolicy: Never
