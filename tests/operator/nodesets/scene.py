@@ -59,7 +59,8 @@ def a_pod(
                 "namespace": "hpc",
                 "uid": f"uid-{name}",
                 "resourceVersion": "7",
-                "labels": {marks.INDEX: str(number), marks.REVISION: revision, marks.SCALING_MODE: "StatefulSet"} | (labels or {}),
+                "labels": {marks.INDEX: str(number), marks.REVISION: revision, marks.SCALING_MODE: "StatefulSet", marks.PROTECT: "true"}
+                | (labels or {}),
                 "annotations": annotations or {},
                 "creationTimestamp": created,
                 "deletionTimestamp": NOW if leaving else None,

@@ -111,6 +111,7 @@ class CreateClaim:
     name: str
     template: int  # which of the NodeSet's volumeClaimTemplates
     ordinal: int | None = None
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

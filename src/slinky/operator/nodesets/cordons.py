@@ -9,53 +9,25 @@ import datetime as dt
 from collections.abc import Iterator
 
 from slinky.operator.nodesets import marks
-from slinky.operator.nodesets.acts import Act, ChangePod, Drain, Resume
+from slinky.operator.nodesets.acts import Act, Drain, Resume
 from slinky.operator.nodesets.choice import Cause, Choice, live
 from slinky.operator.nodesets.drains import is_out_of_use
 from slinky.operator.nodesets.reasons import by_hand, of_cause, of_node
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 from slinky.slurm import Node as SlurmNode
 
-__all__ = ["cordons"]
+__all__ = ["cordon_marks", "cordons", "stamp"]
 
 KEPT = ";kept"  # behind a cause: somebody had cordoned the pod before us, and that stays
 
 
-def cordons(snapshot: Snapshot, choice: Choice) -> list[Act]:
+def cordons(snapshot: Snapshot, choice: Choice) -> Iterator[Act]:
+    """What Slurm is told."""
     if not snapshot.slurm.is_current:
-        return []
-    workers = live(snapshot)
-    marked = [act for worker in workers if (act := _mark(snapshot, worker, _cause(worker, choice)))]
-    return [*marked, *_told_to_slurm(snapshot, workers, choice)]
-
-
-def _cause(worker: Worker, choice: Choice) -> Cause | None:
-    going = choice.going.get(worker.uid)
-    if going is None and worker.node is not None and worker.node.spec.unschedulable:
-        return Cause.NODE
-    return going
-
-
-def _mark(snapshot: Snapshot, worker: Worker, cause: Cause | None) -> ChangePod | None:
-    """The annotations of our cordon, where they are not as they should be."""
-    was, _, kept = worker.cause.partition(";")
-    if cause is None:
-        if not worker.cause:
-            return None
-        taken = {marks.CAUSE: None, marks.SINCE: None} | ({} if kept else {marks.CORDON: None})
-        return ChangePod(worker.name, worker.uid, annotations=taken)
-    if was == cause and worker.is_cordoned and worker.leaves_since:
-        return None
-    by_others = bool(kept) or (worker.is_cordoned and not worker.cause)
-    written = f"{cause}{KEPT if by_others else ''}"
-    since = worker.leaves_since if was == cause and worker.leaves_since else snapshot.now
-    return ChangePod(worker.name, worker.uid, annotations={marks.CORDON: "true", marks.CAUSE: written, marks.SINCE: _stamp(since)})
-
-
-def _told_to_slurm(snapshot: Snapshot, workers: list[Worker], choice: Choice) -> Iterator[Act]:
+        return
     drains: dict[str, list[str]] = {}
     resumed: list[str] = []
-    for worker in workers:
+    for worker in live(snapshot):
         if worker.slurm is None:
             continue
         reason = _reason(snapshot, worker, choice)
@@ -66,6 +38,31 @@ def _told_to_slurm(snapshot: Snapshot, workers: list[Worker], choice: Choice) ->
     yield from (Drain(tuple(sorted(names)), reason) for reason, names in sorted(drains.items()))
     if resumed:
         yield Resume(tuple(sorted(resumed)))
+
+
+def cordon_marks(snapshot: Snapshot, worker: Worker, choice: Choice) -> dict[str, str | None]:
+    """The annotations of our cordon that are not as they should be."""
+    if not snapshot.slurm.is_current:
+        return {}
+    cause = _cause(worker, choice)
+    was, _, kept = worker.cause.partition(";")
+    if cause is None:
+        if not worker.cause:
+            return {}
+        taken = (marks.CAUSE, marks.SINCE) if kept else (marks.CORDON, marks.CAUSE, marks.SINCE)
+        return dict.fromkeys(taken)
+    if was == cause and worker.is_cordoned and worker.leaves_since:
+        return {}
+    by_others = bool(kept) or (worker.is_cordoned and not worker.cause)
+    since = worker.leaves_since if was == cause and worker.leaves_since else snapshot.now
+    return {marks.CORDON: "true", marks.CAUSE: f"{cause}{KEPT if by_others else ''}", marks.SINCE: stamp(since)}
+
+
+def _cause(worker: Worker, choice: Choice) -> Cause | None:
+    going = choice.going.get(worker.uid)
+    if going is None and worker.node is not None and worker.node.spec.unschedulable:
+        return Cause.NODE
+    return going
 
 
 def _reason(snapshot: Snapshot, worker: Worker, choice: Choice) -> str:
@@ -90,5 +87,5 @@ def _is_ours_to_undo(node: SlurmNode) -> bool:
     return marks.is_ours(node.reason) and ("DRAIN" in node.states or node.is_down)
 
 
-def _stamp(moment: dt.datetime) -> str:
+def stamp(moment: dt.datetime) -> str:
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

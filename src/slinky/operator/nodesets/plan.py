@@ -10,15 +10,23 @@ from collections.abc import Iterator
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import Act, DeletePod, Tell
 from slinky.operator.nodesets.choice import Cause, Choice, by_number, ended
+from slinky.operator.nodesets.claims import claims, going_with
 from slinky.operator.nodesets.cordons import cordons
+from slinky.operator.nodesets.daemons import by_node
 from slinky.operator.nodesets.drains import Verdict, Word, may_go, told
+from slinky.operator.nodesets.leaving import all_go, last_acts
+from slinky.operator.nodesets.pod_conditions import pod_conditions
+from slinky.operator.nodesets.pod_marks import pod_marks
+from slinky.operator.nodesets.slurm_marks import slurm_marks
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 
 __all__ = ["JobsNeeded", "choose", "jobs_needed", "plan"]
 
 
 def choose(snapshot: Snapshot) -> Choice:
-    return by_number(snapshot)
+    if snapshot.is_being_deleted:
+        return all_go(snapshot)
+    return by_node(snapshot) if snapshot.nodeset.spec.is_daemon_set else by_number(snapshot)
 
 
 def plan(snapshot: Snapshot) -> list[Act]:
@@ -26,8 +34,13 @@ def plan(snapshot: Snapshot) -> list[Act]:
     words = {worker.uid: may_go(worker, snapshot) for worker in snapshot.workers if worker.uid in choice.going}
     return [
         *cordons(snapshot, choice),
+        *slurm_marks(snapshot),
+        *pod_marks(snapshot, choice),
+        *pod_conditions(snapshot),
         *_departures(snapshot, choice, words),
+        *claims(snapshot, choice.missing),
         *choice.missing,
+        *(last_acts(snapshot) if snapshot.is_being_deleted else ()),
     ]
 
 
@@ -51,6 +64,7 @@ def _departure(snapshot: Snapshot, worker: Worker, cause: Cause, word: Word) -> 
         f"{cause}: {word.why}",
         on_word=worker.hostname if word.on_slurm else "",
         version=worker.pod.metadata.resource_version if word.unchanged else "",
+        claims=going_with(snapshot, worker.name, cause),
         at_once=worker.is_assigned and worker.node is None and word.on_slurm,
     )
 
@@ -67,6 +81,8 @@ def jobs_needed(snapshot: Snapshot) -> JobsNeeded:
     """Of a snapshot without jobs."""
     if not snapshot.slurm.is_current:
         return JobsNeeded.NOT
+    if snapshot.is_being_deleted and not snapshot.pods:
+        return JobsNeeded.NOW
     choice = choose(snapshot)
     for worker in snapshot.workers:
         matters = worker.uid in choice.going or _is_protected(worker)

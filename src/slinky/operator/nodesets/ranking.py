@@ -12,7 +12,7 @@ from slinky.operator.nodesets.snapshot import Snapshot, Worker
 
 __all__ = ["FOREVER", "by_need", "held_until"]
 
-FOREVER = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
+FOREVER = dt.datetime(2262, 4, 11, tzinfo=dt.UTC)  # as far as the original counts
 NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 

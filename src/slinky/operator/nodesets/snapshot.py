@@ -22,6 +22,7 @@ class ClusterStands(enum.Enum):
     """Of the NodeSet's Controller."""
 
     HERE = enum.auto()
+    MUTE = enum.auto()  # no RestApi is there to ask it
     LEAVING = enum.auto()  # being deleted
     GONE = enum.auto()  # no such object
 
@@ -147,6 +148,7 @@ class Snapshot:
     controller: ClusterStands = ClusterStands.HERE
     deleted: frozenset[str] = frozenset()  # uids of pods that we deleted, and the watch has not shown yet
     created: frozenset[str] = frozenset()  # names of pods that we created, and the watch has not shown yet
+    refused: frozenset[str] = frozenset()  # what Slurm has lately refused, see `slurm_marks.refusal_of`
     propagated: tuple[str, ...] = ()  # conditions of Kubernetes nodes that become a drain's reason
 
     @cached_property
