@@ -39,9 +39,9 @@ def main() -> None:
 
 def _of_ours() -> tuple[type[Exception], ...]:
     """Those that say themselves what is wrong."""
-    from slinky.bridge.settings import SettingsError
     from slinky.kube import KubeError
     from slinky.sandbox import SandboxError
+    from slinky.settings import SettingsError
     from slinky.slurm import SlurmError
 
     return (SandboxError, SlurmError, KubeError, SettingsError)
