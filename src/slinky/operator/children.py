@@ -64,6 +64,14 @@ class Workload(KubeObject, frozen=True):
         return status.updated_replicas >= wanted and status.ready_replicas >= wanted and status.replicas <= wanted
 
 
+class ServiceSpec(Record, frozen=True):
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+
+
+class Service(KubeObject, frozen=True):
+    spec: ServiceSpec = ServiceSpec()
+
+
 CONFIG_MAPS = Resource("", "v1", "configmaps", KubeObject)
 SECRETS = Resource("", "v1", "secrets", KubeObject)
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", Workload)
@@ -72,7 +80,7 @@ DEPLOYMENTS = Resource("apps", "v1", "deployments", Workload)
 CHILD_KINDS: Mapping[str, Resource[Any]] = {
     "ConfigMap": CONFIG_MAPS,
     "Secret": SECRETS,
-    "Service": Resource("", "v1", "services", KubeObject),
+    "Service": Resource("", "v1", "services", Service),
     "StatefulSet": STATEFUL_SETS,
     "Deployment": DEPLOYMENTS,
     "PodDisruptionBudget": Resource("policy", "v1", "poddisruptionbudgets", KubeObject),
