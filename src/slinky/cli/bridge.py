@@ -8,8 +8,9 @@ import yaml
 
 from slinky.bridge.admission_service import configurations, delete_configurations, serve_admission
 from slinky.bridge.settings_reference import reference
-from slinky.cli.bridge_options import Site, logging_options, run_until_told_to_end, service_options, site_options
+from slinky.cli.bridge_options import Site, service_options, site_options
 from slinky.cli.lazy import LazyGroup
+from slinky.cli.service import logging_options, run_until_told_to_end
 from slinky.kube import Client
 
 __all__ = ["bridge"]
