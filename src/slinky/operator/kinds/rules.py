@@ -101,7 +101,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
         ),
         _kept("jwtKeyRef", "jwtHs256KeyRef"),
         (
-            "!has(self.lifetime) || self.lifetime.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms))+$')",
+            "!has(self.lifetime) || self.lifetime.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us|µs|ns))+$')",
             "lifetime has to be a time such as 15m, 1h30m or 24h",
         ),
     ),
