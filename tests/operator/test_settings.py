@@ -51,6 +51,6 @@ def test_users_outside_the_list_may_have_no_token(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_worked_with_is_said_at_start(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(SettingsError, match="config.yaml") as caught:
+    with pytest.raises(SettingsError, match=r"config\.yaml") as caught:
         loaded(tmp_path, text)
     assert said in str(caught.value)

@@ -13,6 +13,7 @@ COMMANDS = {
     "bridge": "slinky.cli.bridge:bridge",
     "demo": "slinky.cli.demo:demo",
     "migrate": "slinky.cli.migrate:migrate",
+    "operator": "slinky.cli.operator:operator",
     "prolog": "slinky.cli.prolog:prolog",
     "sandbox": "slinky.cli.sandbox:sandbox",
     "sink": "slinky.cli.sink:sink",

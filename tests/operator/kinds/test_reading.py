@@ -7,7 +7,7 @@ import pytest
 from slinky.kube import Meta
 from slinky.operator.kinds import KINDS, Controller, NodeSet, Written
 from slinky.operator.kinds.nodeset import ScalingMode
-from slinky.operator.kinds.reading import INVALID, UNKNOWN_FIELD, Problem, read, read_as
+from slinky.operator.kinds.reading import INVALID, UNKNOWN_FIELD, UNSUPPORTED_FIELD, Problem, read, read_as
 
 
 def written(spec: dict[str, Any], status: dict[str, Any] | None = None) -> Written:
@@ -116,3 +116,16 @@ def test_a_status_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
     found = read_as(NodeSet, written({}, {"replicas": 3, "mood": "good", "collisionCount": None}))
     assert isinstance(found, NodeSet)
     assert found.status.replicas == 3
+
+
+def test_what_the_original_has_and_we_do_not_is_refused_with_what_to_do_instead() -> None:
+    found = problems("NodeSet", {"updateStrategy": {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-01-01T00:00:00Z"}}})
+    assert [each.path for each in found] == ["spec.updateStrategy.type", "spec.updateStrategy.scheduledUpdate"]
+    assert all("ScheduledUpdate is not supported; use OnDelete" in each.message and each.reason == UNSUPPORTED_FIELD for each in found)
+    (found_too,) = problems("Controller", {"sssdConfRef": {"name": "sssd", "key": "sssd.conf"}})
+    assert "give sssdConfRef to the LoginSets" in found_too.message
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_what_is_not_supported_may_stand_there_empty(nothing: object) -> None:
+    assert isinstance(read("NodeSet", written({"updateStrategy": {"scheduledUpdate": nothing}})), NodeSet)

@@ -14,10 +14,13 @@ from msgspec import inspect
 
 from slinky.operator.kinds import KINDS, Accounting, Controller, LoginSet, NodeSet, RestApi, Token, Written
 from slinky.operator.kinds.anatomy import fields_of, part_of
+from slinky.operator.kinds.common import Part
+from slinky.operator.kinds.unsupported import UNSUPPORTED, UNSUPPORTED_WORDS
 
-__all__ = ["INVALID", "UNKNOWN_FIELD", "Problem", "read", "read_as", "spec_problems"]
+__all__ = ["INVALID", "UNKNOWN_FIELD", "UNSUPPORTED_FIELD", "Problem", "read", "read_as"]
 
 UNKNOWN_FIELD = "UnknownField"
+UNSUPPORTED_FIELD = "Unsupported"
 INVALID = "InvalidSpec"
 
 T = TypeVar("T", Controller, Accounting, RestApi, NodeSet, LoginSet, Token)
@@ -46,18 +49,11 @@ def read_as(type_: type[T], written: Written) -> T | list[Problem]:
     parts = {field.name: part_of(field.type) for field in fields_of(type_)}
     spec, status = parts["spec"], parts["status"]
     assert spec and status
-    if found := list(_struct_problems(spec, written.spec, "spec")):
+    if found := list(_Judge(type_.__name__).struct(spec, written.spec, "spec")):
         return found
     return type_(
         metadata=written.metadata, spec=msgspec.convert(_present(spec, written.spec), spec), status=_status(status, written.status)
     )
-
-
-def spec_problems(kind: str, spec: Any) -> list[Problem]:
-    """What is wrong with a spec's fields, by their types alone."""
-    part = next(part_of(field.type) for field in fields_of(KINDS[kind]) if field.name == "spec")
-    assert part
-    return list(_struct_problems(part, spec, "spec"))
 
 
 S = TypeVar("S")
@@ -72,11 +68,16 @@ def _status(part: type[S], said: Any) -> S:
 
 
 def _present(part: type, said: Any) -> Any:
-    """Without nulls, at every place that has a type of ours."""
+    """Without nulls, at every place that has a type of ours; and without what is empty and would be refused otherwise."""
     if not isinstance(said, dict):
         return {}
     known = {field.name: field for field in fields_of(part)}
-    return {name: _value(known[name].type, value) if name in known else value for name, value in said.items() if value is not None}
+    forgiven = issubclass(part, Part)
+    return {
+        name: _value(known[name].type, value) if name in known else value
+        for name, value in said.items()
+        if value is not None and (name in known or not forgiven)
+    }
 
 
 def _value(type_: inspect.Type, value: Any) -> Any:
@@ -90,39 +91,54 @@ def _value(type_: inspect.Type, value: Any) -> Any:
 # What is wrong
 
 
-def _struct_problems(part: type, said: Any, path: str) -> Iterator[Problem]:
-    if said is None:
-        return
-    if not isinstance(said, dict):
-        yield Problem(path, f"is {_shown(said)}; it has to be a mapping with the fields {_listed([each.name for each in fields_of(part)])}")
-        return
-    known = {field.name: field for field in fields_of(part)}
-    for name, value in said.items():
-        here = f"{path}.{name}"
-        if name not in known:
-            yield Problem(here, _unknown(str(name), list(known)), UNKNOWN_FIELD)
-        elif value is not None:
-            yield from _problems(known[name].type, value, here)
+class _Judge:
+    """Of one kind."""
 
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
 
-def _problems(type_: inspect.Type, value: Any, path: str) -> Iterator[Problem]:
-    if part := part_of(type_):
-        yield from _struct_problems(part, value, path)
-    elif isinstance(type_, inspect.ListType):
-        if not isinstance(value, list):
-            yield Problem(path, f"is {_shown(value)}; it has to be a list")
+    def struct(self, part: type, said: Any, path: str) -> Iterator[Problem]:
+        if said is None:
             return
-        for index, each in enumerate(value):
-            yield from _problems(type_.item_type, each, f"{path}[{index}]")
-    elif isinstance(type_, inspect.DictType):
-        yield from _mapping_problems(type_, value, path)
-    elif isinstance(type_, inspect.EnumType):
-        allowed = [str(each.value) for each in type_.cls]
-        if value not in allowed:
-            near = _nearest(str(value), allowed)
-            yield Problem(path, f"is {_shown(value)}; it has to be {_listed(allowed, 'or')}{f' (meant: {near}?)' if near else ''}")
-    elif said := _wrong_scalar(type_, value):
-        yield Problem(path, said)
+        known = {field.name: field for field in fields_of(part)}
+        if not isinstance(said, dict):
+            yield Problem(path, f"is {_shown(said)}; it has to be a mapping with the fields {_listed(list(known))}")
+            return
+        for name, value in said.items():
+            here = f"{path}.{name}"
+            if name in known:
+                if value is not None:
+                    yield from self.value(known[name].type, value, here)
+            elif instead := UNSUPPORTED.get((self._kind, here)):
+                if value:
+                    yield Problem(here, instead, UNSUPPORTED_FIELD)
+            else:
+                yield Problem(here, _unknown(str(name), list(known)), UNKNOWN_FIELD)
+
+    def value(self, type_: inspect.Type, value: Any, path: str) -> Iterator[Problem]:
+        if part := part_of(type_):
+            yield from self.struct(part, value, path)
+        elif isinstance(type_, inspect.ListType):
+            if not isinstance(value, list):
+                yield Problem(path, f"is {_shown(value)}; it has to be a list")
+                return
+            for index, each in enumerate(value):
+                yield from self.value(type_.item_type, each, f"{path}[{index}]")
+        elif isinstance(type_, inspect.DictType):
+            yield from _mapping_problems(type_, value, path)
+        elif isinstance(type_, inspect.EnumType):
+            yield from self.word([str(each.value) for each in type_.cls], value, path)
+        elif said := _wrong_scalar(type_, value):
+            yield Problem(path, said)
+
+    def word(self, allowed: list[str], value: Any, path: str) -> Iterator[Problem]:
+        if value in allowed:
+            return
+        if instead := UNSUPPORTED_WORDS.get((self._kind, path, str(value))):
+            yield Problem(path, instead, UNSUPPORTED_FIELD)
+            return
+        near = _nearest(str(value), allowed)
+        yield Problem(path, f"is {_shown(value)}; it has to be {_listed(allowed, 'or')}{f' (meant: {near}?)' if near else ''}")
 
 
 def _mapping_problems(type_: inspect.DictType, value: Any, path: str) -> Iterator[Problem]:
