@@ -10,7 +10,7 @@ from slinky.operator.kinds.schema import crds as all_crds
 
 __all__ = ["operator"]
 
-ELSEWHERE: dict[str, str] = {}
+ELSEWHERE: dict[str, str] = {"run": "slinky.cli.operator_run:run"}
 
 
 @click.group(cls=LazyGroup, elsewhere=ELSEWHERE)

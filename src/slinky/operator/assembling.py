@@ -60,11 +60,13 @@ class Assembler:
     def controllers_of(self, accounting: str, namespace: str) -> list[Controller]:
         """Those whose jobs it records."""
         found = [each for each in self._watches.kinds["Controller"].list(namespace) if accounting_of(each) == accounting]
-        return [known for each in sorted(found, key=lambda each: each.metadata.name) if (known := self._known(Controller, each)) is not None]
+        return [
+            known for each in sorted(found, key=lambda each: each.metadata.name) if (known := self._known(Controller, each)) is not None
+        ]
 
     async def view(self, controller: Controller) -> ClusterView:
         """Raises Trouble where a file or key that it needs is not there."""
-        namespace, name = controller.metadata.namespace, controller.metadata.name
+        namespace = controller.metadata.namespace
         accounting = self._accounting(controller)
         nodesets, logins = self._members(NodeSet, controller), self._members(LoginSet, controller)
         return ClusterView(
@@ -103,7 +105,11 @@ class Assembler:
         if found is None:
             raise Trouble("ConfigMapNotFound", f"there is no ConfigMap {name} in namespace {namespace}", lasting=True)
         if found.binary_data:
-            raise Trouble("BinaryFile", f"ConfigMap {name} has binary data ({', '.join(sorted(found.binary_data))}): files of Slurm's are text", lasting=True)
+            raise Trouble(
+                "BinaryFile",
+                f"ConfigMap {name} has binary data ({', '.join(sorted(found.binary_data))}): files of Slurm's are text",
+                lasting=True,
+            )
         return found.data
 
     def _accounting(self, controller: Controller) -> Accounting | None:
@@ -150,7 +156,9 @@ class Assembler:
         return None if held is None else msgspec.structs.replace(held, metadata=found.metadata)
 
     @staticmethod
-    def _secrets(controller: Controller, accounting: Accounting | None, nodesets: Iterable[NodeSet], logins: Iterable[LoginSet]) -> set[str]:
+    def _secrets(
+        controller: Controller, accounting: Accounting | None, nodesets: Iterable[NodeSet], logins: Iterable[LoginSet]
+    ) -> set[str]:
         """That daemons of the cluster read."""
         found = {slurm_key(controller)[0], jwt_key(controller)[0]}
         references: list[KeyReference | None] = [each.spec.ssh.sssd_conf_ref for each in nodesets]

@@ -65,11 +65,12 @@ def _without(volume: dict[str, Any], given: frozenset[str]) -> dict[str, Any]:
 
 
 def _is_given(source: Mapping[str, Any], given: frozenset[str]) -> bool:
-    found = source.get("configMap")
-    return bool(found) and found.get("name") in given and not found.get("items")
+    found = source.get("configMap") or {}
+    return found.get("name") in given and not found.get("items")
 
 
 def mark_in(parameters: object) -> str:
     """The digest in SlurmctldParameters as Slurm tells them; empty where there is none."""
-    found = _MARK.search(parameters if isinstance(parameters, str) else ",".join(map(str, parameters or ())))  # type: ignore[call-overload]
+    text = ",".join(map(str, parameters)) if isinstance(parameters, list) else str(parameters or "")
+    found = _MARK.search(text)
     return found[1] if found else ""

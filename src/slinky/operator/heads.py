@@ -3,7 +3,7 @@
 Comes in: one object at a time, as it was written. Goes out: its children, applied, and its status. What must stay true: an object that cannot be made as it says changes nothing and says why; what is wrong with one holds up no other.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from slinky.kube import Key
 from slinky.operator import names
@@ -62,7 +62,7 @@ class Heads:
             self._reconfiguring.forget(key)
             await self._site.clusters.drop(key)
 
-    async def _apply(self, kind: str, found: Written, objects: list[Body]) -> None:
+    async def _apply(self, kind: str, found: Written, objects: Sequence[Body]) -> None:
         try:
             applied = await self._site.applier.apply(objects, owner_of(kind, found))
         except ApplyError as error:
@@ -77,7 +77,7 @@ class Heads:
             raise Trouble("InvalidSpec", "spec.ha.enabled: several slurmctld are not supported yet", lasting=True)
         await self._keys(found, controller)
         view, configuration = marked(await self._assembler.view(controller))
-        objects = bundled(controller_objects(view.controller, view), view)
+        objects: Sequence[Body] = bundled(controller_objects(view.controller, view), view)
         if not view.restapis:
             objects = [_restarting(each, configuration) for each in objects]
         await self._apply("Controller", found, objects)
@@ -104,7 +104,9 @@ class Heads:
             if reference is not None:
                 await self._site.secret_key(reference.name, reference.key or key, controller.metadata.namespace)
             elif controller.spec.external:
-                raise Trouble("InvalidSpec", "an external Controller has to name its keys: spec.slurmKeyRef and spec.jwtKeyRef", lasting=True)
+                raise Trouble(
+                    "InvalidSpec", "an external Controller has to name its keys: spec.slurmKeyRef and spec.jwtKeyRef", lasting=True
+                )
             elif await self._site.keys.ensure(owner, secret, random_key(key)):
                 self._site.statuses.event("Controller", found, "KeyCreated", f"{key} was made, and is kept in Secret {secret}")
                 self._site.look_later(Place(*owner.key[:1], "Controller", name), 1.0)
@@ -146,7 +148,9 @@ class Heads:
         if not pods["Ready"].status or pods["Progressing"].status:
             return pods
         if not view.restapis:
-            return settled("slurmctld runs; without a RestApi it is restarted for each new configuration, and which one it runs is not seen")
+            return settled(
+                "slurmctld runs; without a RestApi it is restarted for each new configuration, and which one it runs is not seen"
+            )
         if progress.is_done:
             return settled("slurmctld runs, and all daemons run the configuration as written")
         cluster = self._site.clusters.get(*key)
@@ -166,7 +170,7 @@ class Heads:
         restapi = self._assembler.read(RestApi, found)
         namespace = restapi.metadata.namespace
         view = await self._assembler.view(self._assembler.controller(restapi.spec.controller_ref.name, namespace))
-        await self._apply("RestApi", found, list(restapi_objects(restapi, view)))
+        await self._apply("RestApi", found, restapi_objects(restapi, view))
         workload = self._site.watches.deployments.get(names.restapi(restapi.metadata.name), namespace)
         ready = workload.status.ready_replicas if workload else 0
         await self._site.statuses.say("RestApi", found, standing_of(workload, "slurmrestd"), readyReplicas=ready)

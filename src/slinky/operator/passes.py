@@ -6,6 +6,7 @@ is tried again where that can help.
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from slinky.kube import Backoff, Change, Key, KubeError, KubeMetrics, KubeObject, WorkQueue
@@ -55,7 +56,7 @@ class Passes:
         """Until cancelled."""
         watches = self._site.watches
         self._ends = [
-            *(followed.subscribe(lambda change, kind=kind: self._written(kind, change)) for kind, followed in watches.kinds.items()),
+            *(followed.subscribe(partial(self._written, kind)) for kind, followed in watches.kinds.items()),
             *(followed.subscribe(self._child_changed, replay=False) for followed in watches.children.values()),
             watches.pods.subscribe(self._pod_changed, replay=False),
             self._site.clusters.on_standing(self._slurm_changed),

@@ -72,7 +72,11 @@ def started(nodes: Mapping[str, Node]) -> dict[str, int]:
     return {
         name: node.slurmd_start_time
         for name, node in nodes.items()
-        if isinstance(node.slurmd_start_time, int) and node.slurmd_start_time and not node.is_external and not node.is_down and node.is_responding
+        if isinstance(node.slurmd_start_time, int)
+        and node.slurmd_start_time
+        and not node.is_external
+        and not node.is_down
+        and node.is_responding
     }
 
 
