@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge.quantities import QuantityError, mebibytes, quantity, whole
+from slinky.kube.quantities import QuantityError, mebibytes, quantity, whole
 
 
 @pytest.mark.parametrize(

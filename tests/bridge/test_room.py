@@ -8,9 +8,9 @@ import pytest
 
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.needs import needs_of
-from slinky.bridge.quantities import quantity
 from slinky.bridge.room import counted_by_slurm, room_refusal
 from slinky.kube import Cache, Key, Node, Pod
+from slinky.kube.quantities import quantity
 from tests.bridge.test_needs import a_pod, box
 
 COUNTED = counted_by_slurm({"nvidia.com/gpu"})

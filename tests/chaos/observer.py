@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from slinky.bridge.keys import DEVICES, FINALIZER, JOB_ID
-from slinky.bridge.quantities import quantity
+from slinky.kube.quantities import quantity
 from tests.chaos.history import NodeSeen, PodSeen
 
 __all__ = ["Observer", "node_seen", "pod_seen"]

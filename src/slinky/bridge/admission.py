@@ -15,9 +15,9 @@ from slinky.bridge.gang_admission import gang_problems, size_problems
 from slinky.bridge.gres_needs import too_few
 from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK
 from slinky.bridge.policy import Grant, Policy
-from slinky.bridge.quantities import QuantityError
 from slinky.bridge.settings import Settings
 from slinky.kube import Pod
+from slinky.kube.quantities import QuantityError
 
 __all__ = ["TASK_ENVIRONMENT", "Verdict", "admit_change", "admit_pod", "admit_root", "is_ours"]
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import msgspec
 
-from slinky.bridge.quantities import QuantityError, mebibytes, quantity, whole
+from slinky.kube.quantities import QuantityError, mebibytes, quantity, whole
 from slinky.slurm import ConfigurationError, expand
 
 __all__ = [

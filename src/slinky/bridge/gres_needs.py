@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 
 from slinky.bridge.keys import SETTINGS
 from slinky.bridge.needs import Needs, needs_of
-from slinky.bridge.quantities import whole
 from slinky.bridge.task import gres_counts
 from slinky.kube import Pod
+from slinky.kube.quantities import whole
 
 __all__ = ["gres_of", "too_few"]
 

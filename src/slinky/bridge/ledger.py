@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from slinky.bridge.devices import NONE, Devices, Indices, devices_of
 from slinky.bridge.needs import Needs, counted_of, needs_of
-from slinky.bridge.quantities import quantity
 from slinky.bridge.room import ONE_POD, counted_by_slurm, room_refusal, written
 from slinky.kube import Cache, Change, Key, Node, Pod
+from slinky.kube.quantities import quantity
 
 __all__ = ["Ledger"]
 

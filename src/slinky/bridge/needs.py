@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import msgspec
 
-from slinky.bridge.quantities import quantity
 from slinky.kube.objects import Container, ContainerStatus, Pod, ResourceNeeds
+from slinky.kube.quantities import quantity
 
 __all__ = ["Needs", "counted_of", "needs_of"]
 

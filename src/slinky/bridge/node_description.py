@@ -14,10 +14,10 @@ from slinky.bridge.keys import EXTERNAL_NODE, EXTERNAL_NODE_PARTITIONS, TOPOLOGY
 from slinky.bridge.label_features import features_from
 from slinky.bridge.node_names import label_of
 from slinky.bridge.node_settings import NodeSettings
-from slinky.bridge.quantities import QuantityError, quantity
 from slinky.bridge.settings import Settings
 from slinky.bridge.sink import address_of
 from slinky.kube import Node
+from slinky.kube.quantities import QuantityError, quantity
 from slinky.slurm import NodeDescription, NodeGres
 
 __all__ = ["Hybrid", "Unregistrable", "Wanted", "Wish", "wish_of"]

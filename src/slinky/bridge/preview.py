@@ -31,12 +31,12 @@ from slinky.bridge.membership import Membership
 from slinky.bridge.policy import Grant, Policy, PolicyError
 from slinky.bridge.preview_directions import DirectionsError, directed
 from slinky.bridge.preview_words import Preview, described
-from slinky.bridge.quantities import QuantityError
 from slinky.bridge.roots import Root, group_of_root, part_in
 from slinky.bridge.settings import Settings
 from slinky.bridge.translate import components
 from slinky.bridge.workload import PodGroup, WorkloadKey, rank_of, workload_of
 from slinky.kube import Cache, Job, KubeObject, Pod
+from slinky.kube.quantities import QuantityError
 
 __all__ = ["Previews", "preview"]
 

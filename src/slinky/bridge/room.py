@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from slinky.bridge.needs import Needs
-from slinky.bridge.quantities import quantity
 from slinky.kube import Node
+from slinky.kube.quantities import quantity
 
 __all__ = ["ONE_POD", "counted_by_slurm", "room_refusal", "written"]
 

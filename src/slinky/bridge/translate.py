@@ -20,9 +20,9 @@ from slinky.bridge.eligibility import within_gang
 from slinky.bridge.gres_needs import gres_of
 from slinky.bridge.marker import comment_for
 from slinky.bridge.needs import Needs, needs_of
-from slinky.bridge.quantities import mebibytes, whole
 from slinky.bridge.workload import Workload
 from slinky.kube import Pod
+from slinky.kube.quantities import mebibytes, whole
 from slinky.slurm import JobDescription, compress
 
 __all__ = ["GPU_RESOURCES", "Site", "components", "members", "one_for_all", "translate", "whereto"]

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slinky.bridge.quantities import quantity, whole
 from slinky.bridge.volumes.disks import disk_refusal
 from slinky.bridge.volumes.limits import limit_refusal
 from slinky.bridge.volumes.matching import Candidates, Labels, node_suits, selected, size_of, topology_admits, zones_admit
 from slinky.bridge.volumes.stock import Stock, claim_names
 from slinky.kube import Key, Node, PersistentVolumeClaim, Pod
+from slinky.kube.quantities import quantity, whole
 
 __all__ = ["Found", "Judgement", "claim_waits"]
 

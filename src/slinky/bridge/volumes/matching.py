@@ -9,10 +9,10 @@ from fractions import Fraction
 from functools import lru_cache
 
 from slinky.bridge.eligibility.selectors import Requirement, SelectorError, meets, requirement_of
-from slinky.bridge.quantities import quantity
 from slinky.kube import PersistentVolume, PersistentVolumeClaim
 from slinky.kube.objects import LabelSelector, SelectorRequirement
 from slinky.kube.objects.storage import AllowedTopology
+from slinky.kube.quantities import quantity
 
 __all__ = ["Candidates", "Labels", "is_for", "node_suits", "selected", "size_of", "topology_admits", "zones_admit"]
 

@@ -1,0 +1,154 @@
+"""slurm.conf and cgroup.conf, made from a Controller and all that points at it.
+
+A `ClusterView` goes in, files come out. What must stay true: what an administrator wrote (extraConf, or a file of that name among configFileRefs) wins; the same view makes the same text; no secret is in it.
+
+What is written beyond what Slurm must have, and why:
+
+- `SelectType` and `SelectTypeParameters`: dynamic nodes need cons_tres; memory counts, or jobs share a worker until its pod runs out of it.
+- `ReturnToService=2`: a worker's pod that comes back registers under its old name, whatever Slurm thought of it in between.
+- `MaxNodeCount`: room for all replicas twice over, in powers of two, as a change of it needs a restart of slurmctld.
+- `TreeWidth`: slurmd knows no addresses of dynamic nodes, so slurmctld speaks to each itself.
+- `GresTypes`: all that NodeSets name in `Gres=`; Slurm refuses nodes with others.
+- `ProctrackType`: processes instead of cgroups as soon as one NodeSet has slurmd unprivileged, for it may not make cgroups then.
+"""
+
+import re
+from collections.abc import Iterable
+
+from slinky.operator import names
+from slinky.operator.conf.text import Line, joined, line, pairs_of, parse
+from slinky.operator.kinds import NameReference, NodeSet
+from slinky.operator.objects.view import ClusterView, accounting_address
+
+__all__ = ["gres_types", "max_node_count", "slurm_conf"]
+
+LEAST_NODES = 1024
+MOST_FANOUT = 65533
+
+
+def slurm_conf(view: ClusterView) -> dict[str, str]:
+    """File name → text, of the files the operator makes."""
+    ours = _external(view) if view.controller.spec.external else _internal(view)
+    made = {"slurm.conf": joined(ours, view.controller.spec.extra_conf, _given_files(view))}
+    if not view.controller.spec.external and "cgroup.conf" not in _given_files(view):
+        made["cgroup.conf"] = _cgroup_conf(view)
+    return made
+
+
+def _given_files(view: ClusterView) -> dict[str, str]:
+    """Of configFileRefs: these stand in /etc/slurm beside ours."""
+    return {
+        name: text for reference in view.controller.spec.config_file_refs or [] for name, text in view.files.get(reference.name, {}).items()
+    }
+
+
+def _internal(view: ClusterView) -> list[Line]:
+    controller = view.controller
+    host = names.controller_host(view.name)
+    return [
+        line(ClusterName=controller.cluster_name),
+        line(SlurmUser="slurm"),
+        line(SlurmctldHost=f"{host}({host}.{names.controller_internal(view.name)}.{view.namespace})"),
+        line(SlurmctldPort=names.SLURMCTLD_PORT),
+        line(SlurmctldAddr=view.controller_address[0]),
+        line(StateSaveLocation=names.state_folder(controller.cluster_name)),
+        line(SlurmdUser="root"),
+        line(SlurmdPort=names.SLURMD_PORT),
+        line(SlurmdSpoolDir="/var/spool/slurmd"),
+        line(LogTimeFormat="iso8601_ms,format_stderr"),
+        *_auth(view),
+        line(SlurmctldParameters="enable_configless,reconfig_on_restart"),
+        line(ReturnToService=2),
+        line(SelectType="select/cons_tres"),
+        line(SelectTypeParameters="CR_Core_Memory"),
+        line(MaxNodeCount=max_node_count(view)),
+        line(TreeWidth=min(max_node_count(view), MOST_FANOUT)),
+        *([line(GresTypes=",".join(gres_types(view)))] if gres_types(view) else []),
+        *([line(ProctrackType="proctrack/linuxproc")] if _is_unprivileged_somewhere(view) else []),
+        *([line(MetricsType="metrics/openmetrics")] if controller.spec.metrics.enabled else []),
+        *_accounting(view),
+        *_scripts(view),
+        *(one for nodeset in sorted(view.nodesets, key=lambda one: one.metadata.name) for one in _nodeset(nodeset)),
+    ]
+
+
+def _external(view: ClusterView) -> list[Line]:
+    """Only what slurmrestd needs to reach a slurmctld elsewhere."""
+    host, port = view.controller_address
+    return [
+        line(ClusterName=view.controller.cluster_name),
+        line(SlurmUser="slurm"),
+        line(SlurmctldHost=host),
+        line(SlurmctldPort=port),
+        *_auth(view),
+        *_accounting(view),
+    ]
+
+
+def _auth(view: ClusterView) -> Iterable[Line]:
+    jwks = f",jwks={names.ETC}/{names.JWKS_FILE}" if view.controller.spec.jwks_key_ref else ""
+    yield line(AuthType="auth/slurm")
+    yield line(CredType="cred/slurm")
+    yield line(AuthAltTypes="auth/jwt")
+    yield line(AuthAltParameters=f"jwt_key={names.ETC}/{names.JWT_KEY}{jwks}")
+    yield line(AuthInfo="use_client_ids")
+
+
+def _accounting(view: ClusterView) -> Iterable[Line]:
+    if view.accounting is None:
+        yield line(AccountingStorageType="accounting_storage/none")
+        return
+    host, port = accounting_address(view.accounting)
+    yield line(AccountingStorageType="accounting_storage/slurmdbd")
+    yield line(AccountingStorageHost=host)
+    yield line(AccountingStoragePort=port)
+    if gres_types(view):
+        yield line(AccountingStorageTRES=",".join(f"gres/{name}" for name in gres_types(view)))
+
+
+def _scripts(view: ClusterView) -> Iterable[Line]:
+    """slurmctld runs its own from /etc/slurm; a bare name is sent to every slurmd with the configuration."""
+    spec = view.controller.spec
+    yield from (line(PrologSlurmctld=f"{names.ETC}/{file}") for file in _files(view, spec.prolog_slurmctld_script_refs))
+    yield from (line(EpilogSlurmctld=f"{names.ETC}/{file}") for file in _files(view, spec.epilog_slurmctld_script_refs))
+    yield from (line(Prolog=file) for file in _files(view, spec.prolog_script_refs))
+    yield from (line(Epilog=file) for file in _files(view, spec.epilog_script_refs))
+
+
+def _files(view: ClusterView, references: list[NameReference] | None) -> list[str]:
+    return [file for reference in references or [] for file in sorted(view.files.get(reference.name, {}))]
+
+
+def _nodeset(nodeset: NodeSet) -> Iterable[Line]:
+    name = nodeset.metadata.name
+    yield line(NodeSet=name, Feature=name)
+    if nodeset.spec.partition.enabled:
+        written = parse(nodeset.spec.partition.config)
+        said = [pair for one in written for pair in one.pairs if pair.key.lower() not in ("partitionname", "nodes")]
+        yield Line((*line(PartitionName=name, Nodes=name).pairs, *said))
+
+
+def max_node_count(view: ClusterView) -> int:
+    """Twice the workers that are wanted, as a power of two and at least 1024: a NodeSet that grows should not restart slurmctld."""
+    wanted = sum(0 if nodeset.spec.is_daemon_set else nodeset.spec.replicas for nodeset in view.nodesets)
+    return max(LEAST_NODES, 1 << max(2 * wanted - 1, 0).bit_length())
+
+
+def gres_types(view: ClusterView) -> list[str]:
+    """The names in the NodeSets' `Gres=gpu:h100:8,shard:16`."""
+    named = (pair.value for nodeset in view.nodesets for pair in pairs_of(parse(nodeset.spec.extra_conf)) if pair.key.lower() == "gres")
+    return sorted({re.split(r"[:(]", item, maxsplit=1)[0].strip() for value in named for item in value.split(",")} - {""})
+
+
+def _is_unprivileged_somewhere(view: ClusterView) -> bool:
+    return any(_privileged(nodeset) is False for nodeset in view.nodesets)
+
+
+def _privileged(nodeset: NodeSet) -> object:
+    return (nodeset.spec.slurmd.get("securityContext") or {}).get("privileged")
+
+
+def _cgroup_conf(view: ClusterView) -> str:
+    if _is_unprivileged_somewhere(view):
+        return "CgroupPlugin=disabled\n"
+    return "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"

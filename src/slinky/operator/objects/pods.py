@@ -1,0 +1,94 @@
+"""Parts that the daemons' pods have in common: volumes of files and keys, probes, who they run as, and how an administrator's container and pod are laid over ours.
+
+What must stay true: no pod has a ServiceAccount's token; every daemon but slurmd and login runs without root, without privileges and with a root file system it cannot write; files come by projected volumes without
+subPath, so that the kubelet brings a change into a running pod.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from slinky.operator import names
+from slinky.operator.kinds import KeyReference
+from slinky.operator.kinds.common import PodTemplate
+from slinky.operator.overlay import lay_over
+
+__all__ = [
+    "ETC_MOUNT",
+    "config_files",
+    "empty",
+    "etc_volume",
+    "key_file",
+    "pod_spec",
+    "probe",
+    "tcp_probe",
+    "unprivileged",
+    "user",
+]
+
+ETC_MOUNT = {"name": "slurm-etc", "mountPath": names.ETC, "readOnly": True}
+
+
+def user(number: int) -> dict[str, Any]:
+    """A pod whose processes are this user and no other; what is mounted belongs to its group."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": number,
+        "runAsGroup": number,
+        "fsGroup": number,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def unprivileged() -> dict[str, Any]:
+    """A container that needs nothing of its host."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def probe(path: str, port: str, **more: int) -> dict[str, Any]:
+    """Of Slurm's own health pages, which the daemons serve on the port they speak on."""
+    return {"httpGet": {"path": path, "port": port}, "periodSeconds": 10, **more}
+
+
+def tcp_probe(port: str, **more: int) -> dict[str, Any]:
+    return {"tcpSocket": {"port": port}, "periodSeconds": 10, **more}
+
+
+def empty(name: str, *, memory: bool = False) -> dict[str, Any]:
+    return {"name": name, "emptyDir": {"medium": "Memory"} if memory else {}}
+
+
+def config_files(config_map: str, **items: str) -> dict[str, Any]:
+    """A source of a projected volume: all of a ConfigMap, or only the keys named."""
+    made: dict[str, Any] = {"name": config_map}
+    return {"configMap": made | ({"items": [{"key": key, "path": path} for path, key in items.items()]} if items else {})}
+
+
+def key_file(secret: str, key: str, path: str) -> dict[str, Any]:
+    """A source of a projected volume: one key of a Secret, for its owner only (and for the pod's own group, if it has one)."""
+    return {"secret": {"name": secret, "items": [{"key": key, "path": path, "mode": 0o600}]}}
+
+
+def jwks_file(reference: KeyReference) -> dict[str, Any]:
+    key = reference.key or names.JWKS_FILE
+    return {"configMap": {"name": reference.name, "items": [{"key": key, "path": names.JWKS_FILE}]}}
+
+
+def etc_volume(sources: Iterable[Mapping[str, Any]], mode: int = 0o644) -> dict[str, Any]:
+    return {"name": "slurm-etc", "projected": {"defaultMode": mode, "sources": list(sources)}}
+
+
+def pod_spec(ours: Mapping[str, Any], container: Mapping[str, Any], theirs: Mapping[str, Any], template: PodTemplate) -> dict[str, Any]:
+    """A pod of one main container: ours, with the administrator's container over it, and over all of that the template."""
+    main = lay_over(container, theirs)
+    made = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        **ours,
+        "containers": [main | {"name": container["name"]}],
+    }
+    return lay_over(made, template.spec)

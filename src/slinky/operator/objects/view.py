@@ -1,0 +1,81 @@
+"""A cluster as those see it who make objects: a Controller and all that points at it, in one moment.
+
+What must stay true: no Secret's content is in it, so nothing made from it can show one; of a Secret whose change has to reach a daemon by a restart there is a digest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slinky.operator import names
+from slinky.operator.kinds import Accounting, Controller, KeyReference, LoginSet, NodeSet, RestApi
+
+__all__ = ["ClusterView", "accounting_address", "jwt_key", "slurm_key"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterView:
+    """One cluster."""
+
+    controller: Controller
+    accounting: Accounting | None = None
+    nodesets: tuple[NodeSet, ...] = ()
+    """All that exist, also those being deleted: their lines stay in slurm.conf until they are gone, as jobs name their partitions."""
+    restapis: tuple[RestApi, ...] = ()
+    loginsets: tuple[LoginSet, ...] = ()
+    files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The data of each ConfigMap that the Controller refers to, by its name."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Of each Secret that a daemon reads, by its name: what changes when its content does."""
+    cluster_domain: str = "cluster.local"
+    network_policies: bool = True
+    """Whether NetworkPolicies are wanted."""
+    service_monitors: bool = False
+    """Whether the API server knows ServiceMonitors."""
+
+    @property
+    def name(self) -> str:
+        return self.controller.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.controller.metadata.namespace
+
+    @property
+    def controller_address(self) -> tuple[str, int]:
+        """Where slurmctld is reached, from anywhere in the cluster."""
+        spec = self.controller.spec
+        if spec.external and spec.external_config is not None:
+            return spec.external_config.host, spec.external_config.port or names.SLURMCTLD_PORT
+        return f"{names.controller(self.name)}.{self.namespace}", names.SLURMCTLD_PORT
+
+    @property
+    def worker_domain(self) -> str:
+        return names.worker_service_domain(self.name, self.namespace, self.cluster_domain)
+
+    def digest(self, secret: str) -> str:
+        """Of a Secret that was not seen yet: nothing."""
+        return self.digests.get(secret, "")
+
+
+def slurm_key(controller: Controller) -> tuple[str, str]:
+    """The Secret with slurm.key, and the key in it."""
+    return _key(controller.spec.slurm_key_ref, names.slurm_key_secret(controller.metadata.name), names.SLURM_KEY)
+
+
+def jwt_key(controller: Controller) -> tuple[str, str]:
+    """The Secret with jwt.key, and the key in it."""
+    return _key(controller.spec.jwt_reference, names.jwt_key_secret(controller.metadata.name), names.JWT_KEY)
+
+
+def _key(reference: KeyReference | None, secret: str, key: str) -> tuple[str, str]:
+    if reference is None:
+        return secret, key
+    return reference.name, reference.key or key
+
+
+def accounting_address(accounting: Accounting) -> tuple[str, int]:
+    """Where slurmdbd is reached."""
+    spec = accounting.spec
+    if spec.external and spec.external_config is not None:
+        return spec.external_config.host, spec.external_config.port or names.SLURMDBD_PORT
+    return f"{names.accounting(accounting.metadata.name)}.{accounting.metadata.namespace}", names.SLURMDBD_PORT

@@ -1,0 +1,86 @@
+"""slurmd's container, and the volumes it reads.
+
+What must stay true: the image's own entry point runs, with the original's contract: arguments for slurmd (`--conf` in quotes, for a shell reads it), and POD_CPUS, POD_MEMORY and POD_TOPOLOGY in the environment, 0 or
+empty where there is nothing to say. `Topology=` is never written empty: Slurm would take the next word for its value.
+"""
+
+from typing import Any
+
+from slinky.kube.quantities import mebibytes, quantity, whole
+from slinky.operator import labels, names
+from slinky.operator.conf.text import Line, Pair, join_items, parse, render
+from slinky.operator.kinds import NodeSet
+from slinky.operator.objects.pods import ETC_MOUNT, empty, etc_volume, key_file, probe
+from slinky.operator.objects.view import ClusterView, slurm_key
+
+__all__ = ["node_parameters", "slurmd_container", "worker_volumes"]
+
+_STOPPING = "scontrol update nodename=\"$(hostname)\" state=down reason='slurm-operator: Pod is terminating'"
+
+
+def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
+    host, port = view.controller_address
+    cpus, memory = _limits(nodeset)
+    ssh = nodeset.spec.ssh.enabled
+    return {
+        "name": "slurmd",
+        "args": ["-Z", "--conf-server", f"{host}:{port}", "--conf", f"'{node_parameters(nodeset)}'"],
+        "env": [
+            {"name": "POD_CPUS", "value": str(cpus)},
+            {"name": "POD_MEMORY", "value": str(memory)},
+            {"name": "POD_TOPOLOGY", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{labels.TOPOLOGY}']"}}},
+        ],
+        "ports": [
+            {"name": "slurmd", "containerPort": names.SLURMD_PORT, "protocol": "TCP"},
+            *([{"name": "ssh", "containerPort": names.SSH_PORT, "protocol": "TCP"}] if ssh else []),
+        ],
+        "startupProbe": probe("/livez", "slurmd", failureThreshold=6),
+        "livenessProbe": probe("/livez", "slurmd", failureThreshold=6),
+        "readinessProbe": probe("/readyz", "slurmd"),
+        "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", _STOPPING]}}},
+        "securityContext": {"privileged": True, "capabilities": {"add": ["BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"]}},
+        "volumeMounts": [
+            ETC_MOUNT,
+            {"name": "slurmd-spool", "mountPath": "/var/spool/slurmd"},
+            *(_ssh_mounts(nodeset) if ssh else []),
+        ],
+    }
+
+
+def node_parameters(nodeset: NodeSet) -> str:
+    """What the Slurm node is beyond what slurmd sees of its machine: always the NodeSet's name as a feature, by which partitions find it."""
+    written = [pair for one in parse(nodeset.spec.extra_conf) for pair in one.pairs]
+    features = join_items([nodeset.metadata.name, *(pair.value for pair in written if _is_feature(pair))])
+    rest = [pair for pair in written if not _is_feature(pair) and not (pair.key.lower() == "topology" and not pair.value)]
+    return render([Line((Pair("Features", features), *rest))]).strip()
+
+
+def _is_feature(pair: Pair) -> bool:
+    return pair.key.lower() in ("feature", "features")
+
+
+def _limits(nodeset: NodeSet) -> tuple[int, int]:
+    """CPUs and MiB that slurmd may use: the container's limits, else the pod's, else 0."""
+    container = (nodeset.spec.slurmd.get("resources") or {}).get("limits") or {}
+    limits = ((nodeset.spec.template.spec.get("resources") or {}).get("limits") or {}) | container
+    return whole(quantity(limits.get("cpu") or 0)), mebibytes(quantity(limits.get("memory") or 0))
+
+
+def worker_volumes(nodeset: NodeSet, view: ClusterView) -> list[dict[str, Any]]:
+    made = [etc_volume([key_file(*slurm_key(view.controller), names.SLURM_KEY)], mode=0o600), empty("slurmd-spool")]
+    ssh = nodeset.spec.ssh
+    if ssh.enabled:
+        config = {"name": names.ssh_config(nodeset.metadata.name), "items": [{"key": "sshd_config", "path": "sshd_config", "mode": 0o600}]}
+        made.append({"name": "ssh-config", "projected": {"sources": [{"configMap": config}]}})
+        if ssh.sssd_conf_ref:
+            secret = key_file(ssh.sssd_conf_ref.name, ssh.sssd_conf_ref.key or "sssd.conf", "sssd.conf")
+            made.append({"name": "sssd-conf", "projected": {"defaultMode": 0o600, "sources": [secret]}})
+    return made
+
+
+def _ssh_mounts(nodeset: NodeSet) -> list[dict[str, Any]]:
+    """By subPath: sshd and SSSD want other files beside these, and read them at their start only."""
+    made = [{"name": "ssh-config", "mountPath": "/etc/ssh/sshd_config", "subPath": "sshd_config", "readOnly": True}]
+    if nodeset.spec.ssh.sssd_conf_ref:
+        made.append({"name": "sssd-conf", "mountPath": "/etc/sssd/sssd.conf", "subPath": "sssd.conf", "readOnly": True})
+    return made

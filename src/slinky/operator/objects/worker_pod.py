@@ -1,0 +1,131 @@
+"""A worker: the pod with a slurmd that registers as a dynamic node of Slurm under its host name.
+
+A NodeSet, its cluster and which of the workers it is go in; a pod comes out. What must stay true: the same goes in, the same comes out, name included, so that a pod made twice is refused by the API server and not made
+twice; the revision says what a worker is made of and nothing else, so that neither a label nor a newer operator replaces workers.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from slinky.kube.objects import Node
+from slinky.operator import labels, names
+from slinky.operator.conf.sshd import worker_sshd_config
+from slinky.operator.kinds import NodeSet
+from slinky.operator.objects.meta import digest_of, metadata
+from slinky.operator.objects.pods import pod_spec
+from slinky.operator.objects.view import ClusterView, slurm_key
+from slinky.operator.objects.worker_names import host_name, pod_name
+from slinky.operator.objects.worker_parts import slurmd_container, worker_volumes
+from slinky.operator.objects.worker_placement import keep_apart, on_node, tolerations
+from slinky.operator.overlay import lay_over
+
+__all__ = ["revision_of", "worker_claims", "worker_pod"]
+
+SHAPE = 1  # of the pods made here: a change of it replaces all workers everywhere, each drained first
+
+
+def revision_of(nodeset: NodeSet, view: ClusterView) -> str:
+    """What a worker is made of, as a digest."""
+    spec = nodeset.spec
+    made_of: list[Any] = [
+        SHAPE,
+        spec.slurmd,
+        [spec.template.metadata.labels or {}, spec.template.metadata.annotations or {}, spec.template.spec],
+        spec.extra_conf.split(),
+        spec.ordinal_padding,
+        spec.oversubscribe_node,
+        spec.scaling_mode.value,
+        view.controller_address,
+        view.worker_domain,
+        _hashes(nodeset, view),
+    ]
+    return digest_of(made_of)[:10]
+
+
+def worker_pod(nodeset: NodeSet, view: ClusterView, *, ordinal: int | None, node: Node | None, revision: str) -> dict[str, Any]:
+    """Worker `ordinal` (mode StatefulSet, on `node` where it is pinned there), or the worker of `node` (mode DaemonSet)."""
+    spec = nodeset.spec
+    name, host = pod_name(nodeset, ordinal, node), host_name(nodeset, ordinal, node)
+    given = {key: value for key, value in spec.template.spec.items() if key != "hostname"}
+    ours: dict[str, Any] = {
+        "hostname": host,
+        "subdomain": names.worker_service(view.name),
+        "dnsConfig": {"searches": [view.worker_domain]},
+        "tolerations": tolerations(nodeset),
+        "volumes": worker_volumes(nodeset, view),
+    }
+    if not spec.oversubscribe_node:
+        ours["affinity"] = keep_apart()
+    if given.get("hostNetwork"):
+        ours["dnsPolicy"] = "ClusterFirstWithHostNet"
+        del ours["hostname"], ours["subdomain"]
+    made = pod_spec(ours, slurmd_container(nodeset, view), spec.slurmd, msgspec.structs.replace(spec.template, spec=given))
+    if claimed := list(_claimed(nodeset, name)):
+        made = lay_over(made, {"volumes": claimed})
+    if node is not None:
+        made = on_node(made, node.metadata.name, alone=spec.is_daemon_set)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata(
+            nodeset, name, _labels(nodeset, name, host, ordinal, revision), spec.template.metadata, _annotations(nodeset, view, node)
+        ),
+        "spec": made,
+    }
+
+
+def _labels(nodeset: NodeSet, name: str, host: str, ordinal: int | None, revision: str) -> dict[str, str]:
+    index = {labels.POD_INDEX: str(ordinal)} if ordinal is not None else {}
+    return {
+        **labels.worker_labels(nodeset),
+        labels.POD_NAME: name,
+        labels.POD_HOSTNAME: host,
+        labels.REVISION: revision,
+        **index,
+    }
+
+
+def _annotations(nodeset: NodeSet, view: ClusterView, node: Node | None) -> dict[str, str]:
+    topology = node.metadata.annotations.get(labels.TOPOLOGY, "") if node else ""
+    return {
+        labels.DEFAULT_CONTAINER: "slurmd",
+        **_hashes(nodeset, view),
+        **({labels.TOPOLOGY: topology} if topology else {}),
+    }
+
+
+def _hashes(nodeset: NodeSet, view: ClusterView) -> dict[str, str]:
+    """Of what a running worker cannot take: keys, and what only sshd and SSSD read at their start."""
+    ssh = nodeset.spec.ssh
+    made = {labels.SLURM_KEY_HASH: view.digest(slurm_key(view.controller)[0])}
+    if ssh.enabled:
+        made[labels.SSHD_CONF_HASH] = digest_of(worker_sshd_config(nodeset))
+        if ssh.sssd_conf_ref:
+            made[labels.SSSD_CONF_HASH] = view.digest(ssh.sssd_conf_ref.name)
+    return made
+
+
+def _claimed(nodeset: NodeSet, pod: str) -> Iterable[dict[str, Any]]:
+    for template in nodeset.spec.volume_claim_templates or []:
+        volume = template["metadata"]["name"]
+        yield {"name": volume, "persistentVolumeClaim": {"claimName": f"{volume}-{pod}"}}
+
+
+def worker_claims(nodeset: NodeSet, *, ordinal: int | None, node: Node | None) -> list[dict[str, Any]]:
+    """The claims that a worker has of its own. They have no owner here: what becomes of them, the NodeSet's retention policy says."""
+    pod = pod_name(nodeset, ordinal, node)
+    return [_claim(nodeset, template, pod) for template in nodeset.spec.volume_claim_templates or []]
+
+
+def _claim(nodeset: NodeSet, template: Mapping[str, Any], pod: str) -> dict[str, Any]:
+    meta = template["metadata"]
+    made: dict[str, Any] = {
+        "name": f"{meta['name']}-{pod}",
+        "namespace": nodeset.metadata.namespace,
+        "labels": {**(meta.get("labels") or {}), **labels.nodeset_selector(nodeset), labels.CLUSTER: nodeset.spec.controller_ref.name},
+    }
+    if meta.get("annotations"):
+        made["annotations"] = dict(meta["annotations"])
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": made, "spec": dict(template.get("spec") or {})}
