@@ -8,14 +8,14 @@ import datetime as dt
 import enum
 from dataclasses import dataclass, field
 
-from slinky.operator.kinds.nodeset import NodeSet
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import CreatePod
 from slinky.operator.nodesets.ranking import by_need
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 from slinky.operator.nodesets.updates import condemned
+from slinky.operator.objects.worker_names import pod_name
 
-__all__ = ["Cause", "Choice", "by_number", "ended", "live", "of_mode", "ordinal_of", "pod_name"]
+__all__ = ["Cause", "Choice", "by_number", "ended", "live", "of_mode", "ordinal_of"]
 
 REST = dt.timedelta(seconds=30)  # the least age of a pod that ended, before it is made anew
 
@@ -91,7 +91,7 @@ def _missing(snapshot: Snapshot, workers: list[Worker], coming: frozenset[str], 
     while count > 0:
         if ordinal not in taken:
             count -= 1
-            name = pod_name(nodeset, ordinal)
+            name = pod_name(nodeset, ordinal, None)
             if name not in snapshot.pods:  # one that is leaving or has ended goes first
                 found.append(CreatePod(name, ordinal=ordinal, node=_pinned(snapshot, ordinal)))
         ordinal += 1
@@ -103,10 +103,6 @@ def _pinned(snapshot: Snapshot, ordinal: int) -> str:
         return ""
     node = (snapshot.nodeset.status.ordinal_to_node or {}).get(str(ordinal), "")
     return node if node in snapshot.nodes else ""
-
-
-def pod_name(nodeset: NodeSet, ordinal: int) -> str:
-    return f"{nodeset.metadata.name}-{ordinal:0{max(1, nodeset.spec.ordinal_padding)}d}"
 
 
 def ordinal_of(name: str) -> int:

@@ -4,19 +4,18 @@ In: a snapshot with all Kubernetes nodes. Out: the same `Choice` as for mode Sta
 What must stay true: at most one worker a node, and the oldest stays; a worker is not made while another of its node, or of its name in Slurm, is still there; a template that cannot be read moves no worker; no node is judged before the first list of them has come.
 """
 
-import hashlib
 from collections import defaultdict
 
 from slinky.kube import Node, Pod
 from slinky.operator.kinds import NodeSet
-from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import CreatePod
 from slinky.operator.nodesets.choice import Cause, Choice, live, of_mode
 from slinky.operator.nodesets.placing import placing_of
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 from slinky.operator.nodesets.updates import condemned
+from slinky.operator.objects.worker_names import host_name, pod_name
 
-__all__ = ["by_node", "daemon_name", "hostname_of", "target_of"]
+__all__ = ["by_node", "target_of"]
 
 
 def by_node(snapshot: Snapshot) -> Choice:
@@ -32,7 +31,7 @@ def by_node(snapshot: Snapshot) -> Choice:
             going |= {worker.uid: Cause.PLACE for worker in found}
             continue
         going |= {worker.uid: Cause.PLACE for worker in found[1:]}
-        if not _has_its_name(found[0], node):
+        if not _has_its_name(snapshot.nodeset, found[0], node):
             going[found[0].uid] = Cause.PLACE
     wanted = [node for node in snapshot.nodes.values() if placing.takes(node) or (node.metadata.name in here and placing.keeps(node))]
     staying = [worker for worker in workers if worker.uid not in going]
@@ -63,7 +62,7 @@ def _missing(snapshot: Snapshot, wanted: list[Node]) -> list[CreatePod]:
     hostnames = {worker.hostname for worker in snapshot.workers}
     made: list[CreatePod] = []
     for node in wanted:
-        name, hostname = daemon_name(snapshot.nodeset, node), hostname_of(node)
+        name, hostname = pod_name(snapshot.nodeset, None, node), host_name(snapshot.nodeset, None, node)
         free = node.metadata.name not in taken and name not in snapshot.pods and name not in snapshot.created
         if free and hostname not in hostnames:
             hostnames.add(hostname)
@@ -71,8 +70,8 @@ def _missing(snapshot: Snapshot, wanted: list[Node]) -> list[CreatePod]:
     return made
 
 
-def _has_its_name(worker: Worker, node: Node) -> bool:
-    return worker.pod.spec.host_network or worker.hostname == hostname_of(node)
+def _has_its_name(nodeset: NodeSet, worker: Worker, node: Node) -> bool:
+    return worker.pod.spec.host_network or worker.hostname == host_name(nodeset, None, node)
 
 
 def target_of(pod: Pod) -> str:
@@ -85,13 +84,3 @@ def target_of(pod: Pod) -> str:
             if field.key == "metadata.name" and len(field.values) == 1:
                 return field.values[0]
     return ""
-
-
-def hostname_of(node: Node) -> str:
-    """What the Slurm node of a Kubernetes node is called."""
-    return node.metadata.annotations.get(marks.HOSTNAME_OVERRIDE) or node.metadata.name.partition(".")[0]
-
-
-def daemon_name(nodeset: NodeSet, node: Node) -> str:
-    """The same for the same node, so that a pod made twice is refused and not made twice."""
-    return f"{nodeset.metadata.name}-{hashlib.sha256(node.metadata.name.encode()).hexdigest()[:8]}"

@@ -1,17 +1,16 @@
-"""What is written on pods, nodes and Slurm nodes, by us and for us. The names are the original's; other tools read and write them."""
+"""What is written on pods, nodes and Slurm nodes, by us and for us, in the words that are used here. The names that others read and write too stand in `slinky.operator.labels`."""
+
+from slinky.operator import labels
 
 __all__ = [
     "CAUSE",
-    "COMMON_NAME",
     "CORDON",
     "DEADLINE",
     "DELETION_COST",
     "FEATURES",
     "FINALIZER",
     "HOSTNAME",
-    "HOSTNAME_OVERRIDE",
     "INDEX",
-    "INSTANCE",
     "NODE_REASON",
     "OURS",
     "PROTECT",
@@ -23,23 +22,20 @@ __all__ = [
     "is_ours",
 ]
 
-CORDON = "nodeset.slinky.slurm.net/pod-cordon"  # annotation: "true" drains the Slurm node, whoever writes it
+CORDON = labels.POD_CORDON  # annotation: "true" drains the Slurm node, whoever writes it
 CAUSE = "nodeset.slinky.slurm.net/pod-cordon-cause"  # annotation: why we cordoned it; without it, somebody else did
-SINCE = "nodeset.slinky.slurm.net/pod-cordon-since"  # annotation: since when it is to go
-DELETION_COST = "nodeset.slinky.slurm.net/pod-deletion-cost"
-DEADLINE = "nodeset.slinky.slurm.net/pod-deadline"
-NODE_REASON = "nodeset.slinky.slurm.net/node-cordon-reason"  # annotation of a Kubernetes node
-HOSTNAME_OVERRIDE = "nodeset.slinky.slurm.net/hostname-override"  # annotation of a Kubernetes node
-TOPOLOGY = "topology.slinky.slurm.net/spec"  # annotation of a Kubernetes node, and of its pod
-FEATURES = "features.slinky.slurm.net/spec"  # annotation of a Kubernetes node
+SINCE = "nodeset.slinky.slurm.net/pod-cordon-since"  # annotation: since when
+DELETION_COST = labels.POD_DELETION_COST
+DEADLINE = labels.POD_DEADLINE
+NODE_REASON = labels.NODE_CORDON_REASON
+TOPOLOGY = labels.TOPOLOGY
+FEATURES = labels.FEATURES
 
-PROTECT = "nodeset.slinky.slurm.net/pod-protect"
-INDEX = "nodeset.slinky.slurm.net/pod-index"
-HOSTNAME = "nodeset.slinky.slurm.net/pod-hostname"
-SCALING_MODE = "nodeset.slinky.slurm.net/scaling-mode"
-REVISION = "controller-revision-hash"
-COMMON_NAME = "app.kubernetes.io/name"
-INSTANCE = "app.kubernetes.io/instance"
+PROTECT = labels.POD_PROTECT
+INDEX = labels.POD_INDEX
+HOSTNAME = labels.POD_HOSTNAME
+SCALING_MODE = labels.SCALING_MODE
+REVISION = labels.REVISION
 
 FINALIZER = "nodeset.slinky.slurm.net/workers"
 SLURMD = "slurmd"  # the container that jobs run in

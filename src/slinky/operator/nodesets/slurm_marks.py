@@ -13,8 +13,8 @@ from slinky.operator.kinds.nodeset import Prune
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import Act, DeleteSlurmNode, SetComment, SetFeatures, SetTopology
 from slinky.operator.nodesets.choice import live
-from slinky.operator.nodesets.daemons import hostname_of
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
+from slinky.operator.objects.worker_names import host_name
 from slinky.slurm import Node as SlurmNode
 
 __all__ = ["PodInfo", "own_records", "pod_info", "refusal_of", "slurm_marks"]
@@ -131,7 +131,7 @@ def _pruned(snapshot: Snapshot) -> Iterator[Act]:
         return
     for node, info in own_records(snapshot):
         there = snapshot.nodes.get(info.node)
-        is_lost = there is None or hostname_of(there) != node.name
+        is_lost = there is None or host_name(snapshot.nodeset, None, there) != node.name
         if is_lost and node.is_down and not node.is_responding and not node.is_busy:
             yield from _unless_refused(snapshot, DeleteSlurmNode(node.name))
 
