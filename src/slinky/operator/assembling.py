@@ -20,6 +20,7 @@ from slinky.operator.objects.view import ClusterView, jwt_key, slurm_key
 from slinky.operator.relations import accounting_of, controller_of
 from slinky.operator.settings import Settings
 from slinky.operator.trouble import Trouble
+from slinky.operator.validation import Neighbours, problems
 from slinky.operator.watching import Watches
 
 __all__ = ["Assembler"]
@@ -43,6 +44,20 @@ class Assembler:
             raise Trouble(result[0].reason, "; ".join(map(str, result)), lasting=True)
         self._good[type_.__name__, found.key] = result
         return result
+
+    def checked(self, type_: type[T], found: Written) -> T:
+        """Read, and judged as the webhook would: there may be none. Raises Trouble."""
+        result = self.read(type_, found)
+        if wrong := problems(result, self._settings, self.neighbours(found.metadata.namespace)):
+            raise Trouble(wrong[0].reason, "; ".join(map(str, wrong)), lasting=True)
+        return result
+
+    def neighbours(self, namespace: str) -> Neighbours:
+        return Neighbours(self._all(Controller, namespace), self._all(NodeSet, namespace), self._all(LoginSet, namespace))
+
+    def _all(self, type_: type[T], namespace: str) -> list[T]:
+        found = self._watches.kinds[type_.__name__].list(namespace)
+        return [known for each in found if (known := self._known(type_, each)) is not None]
 
     def forget(self, kind: str, key: Key) -> None:
         self._good.pop((kind, key), None)

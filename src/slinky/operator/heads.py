@@ -72,9 +72,7 @@ class Heads:
     # Controller
 
     async def _controller(self, found: Written) -> None:
-        site, controller = self._site, self._assembler.read(Controller, found)
-        if controller.spec.ha.enabled:
-            raise Trouble("InvalidSpec", "spec.ha.enabled: several slurmctld are not supported yet", lasting=True)
+        site, controller = self._site, self._assembler.checked(Controller, found)
         await self._keys(found, controller)
         view, configuration = marked(await self._assembler.view(controller))
         objects: Sequence[Body] = bundled(controller_objects(view.controller, view), view)
@@ -167,7 +165,7 @@ class Heads:
     # RestApi
 
     async def _restapi(self, found: Written) -> None:
-        restapi = self._assembler.read(RestApi, found)
+        restapi = self._assembler.checked(RestApi, found)
         namespace = restapi.metadata.namespace
         view = await self._assembler.view(self._assembler.controller(restapi.spec.controller_ref.name, namespace))
         await self._apply("RestApi", found, restapi_objects(restapi, view))

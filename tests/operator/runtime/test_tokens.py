@@ -6,21 +6,10 @@ from hypothesis import strategies as st
 
 from slinky.kube import Meta
 from slinky.operator.kinds import KeyReference, Token, TokenSpec
-from slinky.operator.tokens import Held, held_token, next_look, seconds_of, secret_of
+from slinky.operator.tokens import Held, held_token, next_look, secret_of
 from slinky.slurm.credentials import mint
 
 KEY = b"k" * 32
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("15m", 900), ("1h30m", 5400), ("24h", 86400), ("90s", 90), ("1.5h", 5400), ("60000ms", 60)])
-def test_a_lifetime_is_read_as_go_reads_it(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "15", "m", "1d", "15 m", "-5m", "1h 30m", "5s"])
-def test_what_is_no_lifetime_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no time|too short"):
-        seconds_of(text)
 
 
 def test_a_token_of_ours_is_known_again() -> None:
