@@ -36,13 +36,25 @@ class Assembler:
         self._settings = settings
         self._domain = cluster_domain
         self._good: dict[tuple[str, Key], Any] = {}  # the last that could be read, of each that is there
+        self._read: dict[tuple[str, Key], tuple[str, Any]] = {}  # the last that was read, by its version
 
     def read(self, type_: type[T], found: Written) -> T:
         """Raises Trouble where it cannot be read."""
-        result = read_as(type_, found)
+        result = self._reading(type_, found)
         if isinstance(result, list):
             raise Trouble(result[0].reason, "; ".join(map(str, result)), lasting=True)
-        self._good[type_.__name__, found.key] = result
+        return result
+
+    def _reading(self, type_: type[T], found: Written) -> T | list[Problem]:
+        place, version = (type_.__name__, found.key), f"{found.metadata.uid} {found.metadata.resource_version}"
+        held = self._read.get(place)
+        if held is not None and held[0] == version:
+            known: T | list[Problem] = held[1]
+            return known
+        result = read_as(type_, found)
+        self._read[place] = (version, result)
+        if not isinstance(result, list):
+            self._good[place] = result
         return result
 
     def checked(self, type_: type[T], found: Written) -> T:
@@ -61,6 +73,7 @@ class Assembler:
 
     def forget(self, kind: str, key: Key) -> None:
         self._good.pop((kind, key), None)
+        self._read.pop((kind, key), None)
 
     def controller(self, name: str, namespace: str) -> Controller:
         """That a RestApi, LoginSet or Accounting belongs to. Raises Trouble."""
@@ -162,12 +175,10 @@ class Assembler:
 
     def _known(self, type_: type[T], found: Written) -> T | None:
         """As it is, or as it was when it could be read."""
-        result: T | list[Problem] = read_as(type_, found)
-        place = (type_.__name__, found.key)
+        result = self._reading(type_, found)
         if not isinstance(result, list):
-            self._good[place] = result
             return result
-        held: T | None = self._good.get(place)
+        held: T | None = self._good.get((type_.__name__, found.key))
         return None if held is None else msgspec.structs.replace(held, metadata=found.metadata)
 
     @staticmethod
