@@ -30,6 +30,7 @@ PACKAGES = [
     "libnss-sss",
     "libpam-slurm-adopt",
     "libpam-sss",
+    "openssh-client",
     "openssh-server",
     "sackd",
     "slapd",
