@@ -13,6 +13,7 @@ COMMANDS = {
     "bridge": "slinky.cli.bridge:bridge",
     "demo": "slinky.cli.demo:demo",
     "migrate": "slinky.cli.migrate:migrate",
+    "operator": "slinky.cli.operator:operator",
     "prolog": "slinky.cli.prolog:prolog",
     "sandbox": "slinky.cli.sandbox:sandbox",
     "sink": "slinky.cli.sink:sink",
@@ -39,9 +40,9 @@ def main() -> None:
 
 def _of_ours() -> tuple[type[Exception], ...]:
     """Those that say themselves what is wrong."""
-    from slinky.bridge.settings import SettingsError
     from slinky.kube import KubeError
     from slinky.sandbox import SandboxError
+    from slinky.settings import SettingsError
     from slinky.slurm import SlurmError
 
     return (SandboxError, SlurmError, KubeError, SettingsError)

@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack, contextmanager
 
 import click
 
-from slinky.cli.bridge_options import run_until_told_to_end
 from slinky.cli.sandbox import named
+from slinky.cli.service import run_until_told_to_end
 from slinky.sandbox.bridge import SandboxBridge, sandbox_bridge
 from slinky.sandbox.errors import SandboxError, UsageError
 from slinky.sandbox.handle import Sandbox

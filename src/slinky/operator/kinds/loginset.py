@@ -16,7 +16,7 @@ class LoginSetSpec(Part, frozen=True):
     controller_ref: Annotated[NameReference, told("The Controller whose cluster is used from there. Cannot be changed.")] = msgspec.field(
         default_factory=NameReference
     )
-    replicas: Annotated[int, told("How many pods.")] = 1
+    replicas: Annotated[int, told("How many pods.", least=0)] = 1
     login: Container = msgspec.field(default_factory=dict)
     initconf: Container = msgspec.field(default_factory=dict)
     template: Annotated[PodTemplate, told("Of the pods.")] = msgspec.field(default_factory=PodTemplate)
