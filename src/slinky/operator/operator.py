@@ -21,6 +21,7 @@ from slinky.operator.children import MANAGER
 from slinky.operator.clusters import Clusters
 from slinky.operator.keys import KeyMaker
 from slinky.operator.metrics import SlurmMetrics
+from slinky.operator.nodesets.controller import NodeSets
 from slinky.operator.passes import Passes
 from slinky.operator.settings import Settings
 from slinky.operator.site import Site
@@ -116,10 +117,13 @@ class Operator:
 
     async def _leading(self, site: Site) -> None:
         """Everything that acts."""
-        passes = Passes(site, Assembler(site.watches, self._settings, site.cluster_domain), self._kube_metrics)
+        assembler = Assembler(site.watches, self._settings, site.cluster_domain)
+        passes = Passes(site, assembler, self._kube_metrics)
+        nodesets = NodeSets(site, assembler, self._kube_metrics)
         async with asyncio.TaskGroup() as group:
             group.create_task(passes.run(), name="objects")
             group.create_task(passes.reconfiguring.run(), name="reconfiguring")
+            group.create_task(nodesets.run(), name="nodesets")
 
     def _started_elector(self) -> LeaderElector:
         leader = self._settings.leader

@@ -48,6 +48,8 @@ class Passes:
     def _look(self, place: Place) -> None:
         if place.kind in self._heads.makes or place.kind == "Token":
             self.queue.add(place)
+        elif place.kind == "NodeSet":
+            self._site.look_at_nodeset(place.key)
 
     def _look_later(self, place: Place, seconds: float) -> None:
         self.queue.add_after(place, seconds)

@@ -6,7 +6,7 @@ One for a process. What must stay true: whatever writes asks `may_act` right bef
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slinky.kube import Client, EventRecorder
+from slinky.kube import Client, EventRecorder, Key
 from slinky.operator.applying import Applier
 from slinky.operator.clusters import Clusters
 from slinky.operator.keys import KeyMaker
@@ -32,6 +32,7 @@ class Site:
     may_act: Callable[[], bool]
     cluster_domain: str = "cluster.local"
     look_at: Callable[[Place], None] = lambda _: None  # this object is to be looked at again
+    look_at_nodeset: Callable[[Key], None] = lambda _: None
     look_later: Callable[[Place, float], None] = lambda _place, _seconds: None
 
     async def secret_key(self, name: str, key: str, namespace: str) -> bytes:
