@@ -6,12 +6,19 @@ Knows nothing of Slurm. `docs/kube.md` shows how the parts are used together.
 
 from slinky.kube.access import Access, ExecPlugin, Identity, in_cluster
 from slinky.kube.admission import (
+    MUTATING_CONFIGURATIONS,
+    VALIDATING_CONFIGURATIONS,
     AdmissionRequest,
     AdmissionResponse,
     AdmissionServer,
     CertificateFiles,
     OnFailure,
     SelfMadeCertificate,
+    WebhookEndpoint,
+    carried_over,
+    delete_configurations,
+    patiently,
+    write_configuration,
 )
 from slinky.kube.backoff import Backoff
 from slinky.kube.cache import Cache, Change, Changes, ChangeType
@@ -90,11 +97,13 @@ __all__ = [
     "EVENTS",
     "JOBS",
     "LEASES",
+    "MUTATING_CONFIGURATIONS",
     "NAMESPACES",
     "NODES",
     "PODS",
     "STORAGE_CAPACITIES",
     "STORAGE_CLASSES",
+    "VALIDATING_CONFIGURATIONS",
     "VOLUMES",
     "Access",
     "AdmissionRequest",
@@ -161,9 +170,14 @@ __all__ = [
     "UnauthorizedError",
     "UnavailableError",
     "WatchHealth",
+    "WebhookEndpoint",
     "WorkQueue",
+    "carried_over",
+    "delete_configurations",
     "from_kubeconfig",
     "in_cluster",
     "load_access",
+    "patiently",
     "reference",
+    "write_configuration",
 ]
