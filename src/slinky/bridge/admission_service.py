@@ -17,12 +17,13 @@ from prometheus_client import CollectorRegistry
 from slinky.bridge.policy import Policy
 from slinky.bridge.settings import Settings
 from slinky.bridge.webhook_configuration import SECONDS, endpoint, mutating_configuration, validating_configuration
-from slinky.bridge.webhooks import AdmissionMetrics, ManagedNamespaces, Webhooks
+from slinky.bridge.webhooks import KINDS, ManagedNamespaces, Webhooks
 from slinky.kube import (
     MUTATING_CONFIGURATIONS,
     NAMESPACES,
     VALIDATING_CONFIGURATIONS,
     Access,
+    AdmissionMetrics,
     AdmissionServer,
     Cache,
     CertificateFiles,
@@ -62,7 +63,7 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
         namespaces = await _watched_namespaces(settings, client, metrics, stack)
         del waiting["namespaces"]
         certificate = _certificate(settings, client)
-        webhooks = Webhooks(settings, ManagedNamespaces(settings, client, namespaces), users, AdmissionMetrics(registry))
+        webhooks = Webhooks(settings, ManagedNamespaces(settings, client, namespaces), users, AdmissionMetrics(registry, KINDS))
         server = AdmissionServer(
             webhooks.handlers,
             certificate,
