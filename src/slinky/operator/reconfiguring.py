@@ -143,8 +143,8 @@ class Reconfiguring:
     async def _turn(self, key: Key) -> None:
         progress = self._progress.get(key)
         cluster = self._site.clusters.get(*key)
-        if progress is None or cluster is None or not self._site.may_act():
-            return
+        if progress is None or cluster is None or cluster.problem or not self._site.may_act():
+            return  # when Slurm is there again, somebody says so
         before = progress.describe()
         try:
             wait = await self._advance(key, progress, cluster)

@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.kube import Meta
-from slinky.operator.kinds import KeyReference, Token, TokenSpec
-from slinky.operator.tokens import Held, held_token, next_look, secret_of
+from slinky.operator.tokens import Held, held_token, next_look
 from slinky.slurm.credentials import mint
 
 KEY = b"k" * 32
@@ -35,10 +33,3 @@ def test_a_new_one_is_due_at_four_fifths_of_its_life(now: int) -> None:
     wait = next_look(Held(1000, 2000), now)
     assert wait == max(0, 1800 - now)
     assert next_look(Held(1000, 2000), now + wait) == 0
-
-
-def test_the_secret_is_named_after_the_token_and_its_user_unless_said_otherwise() -> None:
-    plain = Token(metadata=Meta(name="t"), spec=TokenSpec(username="alice"))
-    assert secret_of(plain) == ("t-jwt-alice", "SLURM_JWT")
-    said = Token(metadata=Meta(name="t"), spec=TokenSpec(username="alice", secret_ref=KeyReference(name="mine", key="token")))
-    assert secret_of(said) == ("mine", "token")
