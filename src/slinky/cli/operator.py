@@ -16,7 +16,7 @@ from slinky.operator.reference import kinds_reference, settings_reference
 
 __all__ = ["operator"]
 
-ELSEWHERE: dict[str, str] = {}
+ELSEWHERE: dict[str, str] = {"run": "slinky.cli.operator_run:run"}
 
 
 @click.group(cls=LazyGroup, elsewhere=ELSEWHERE)

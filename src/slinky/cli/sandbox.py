@@ -57,6 +57,7 @@ def sandbox() -> None:
 @click.option(
     "--sink", is_flag=True, help="A slurmd on the head that answers for the external nodes: GraceTime, suspend, jobs that shrink."
 )
+@click.option("--operator", is_flag=True, help="Images, a database and volumes for the clusters that the operator makes on real nodes.")
 @click.option("--with", "addons", default="", metavar="LIST", help=f"Of {', '.join(ADDONS)}: controllers and CRDs to add.")
 @click.option(
     "--kubernetes", default=versions().kubernetes.default, show_default=True, help=f"Of {', '.join(versions().kubernetes.releases)}."

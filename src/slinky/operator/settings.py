@@ -44,6 +44,13 @@ class ImageSettings(_Section, frozen=True):
 class SlurmSettings(_Section, frozen=True):
     """How the clusters' slurmrestd are spoken to."""
 
+    address: Annotated[
+        str,
+        Help(
+            "Where a RestApi's slurmrestd is reached, with `{service}`, `{namespace}`, `{port}`, `{controller}` and `{cluster_ip}` (the Service's) in place of what differs: for an operator that runs where the cluster's DNS does not reach."
+        ),
+    ] = "http://{service}.{namespace}:{port}"
+    user: Annotated[str, Help("The Slurm user that the operator is.")] = "slurm"
     request_seconds: Annotated[
         float, Help("How long Slurm may take to answer. No answer means: nothing is known, and nothing is deleted.")
     ] = 10.0
@@ -116,6 +123,9 @@ class Settings(_Section, frozen=True):
             "Slurm users that Tokens may be for: namespace → users, both with `*` as in file names; what several lines allow is allowed. root and slurm are never meant by a `*`: they have to be named."
         ),
     ] = msgspec.field(default_factory=lambda: {"*": ["*"]})
+    keep_keys: Annotated[bool, Help("Keys that the operator made (slurm.key, jwt.key, host keys) stay when their object is deleted.")] = (
+        False
+    )
     network_policies: Annotated[
         bool, Help("Make NetworkPolicies that let each daemon be reached by those that have to, and by no others.")
     ] = False
@@ -163,6 +173,10 @@ def _wrong(settings: Settings) -> Iterator[str]:
         yield f"admission.url is {ours.url!r}; the API server calls https only: https://HOST:PORT"
     if settings.leader.seconds < 3:
         yield f"leader.seconds is {settings.leader.seconds:g}; it must be 3 or more, or a slow API server would cost the lead"
+    try:
+        slurm.address.format(service="s", namespace="n", port=1, controller="c", cluster_ip="i")
+    except (LookupError, ValueError):
+        yield f"slurm.address is {slurm.address!r}; in braces it may have service, namespace, port, controller and cluster_ip only"
     for name, number in {
         "slurm.requestSeconds": slurm.request_seconds,
         "slurm.fastestPoll": slurm.fastest_poll,

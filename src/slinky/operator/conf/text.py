@@ -76,9 +76,9 @@ def _logical_lines(text: str) -> Iterable[str]:
     """Without comments, and continued lines as one."""
     begun = ""
     for written in text.splitlines():
-        said, ends_in_comment = _without_comment(written)
+        said = _without_comment(written)
         stripped = said.rstrip()
-        if not ends_in_comment and _backslashes(stripped) % 2:
+        if _backslashes(stripped) % 2:
             begun += stripped[:-1]
             continue
         yield begun + said
@@ -87,11 +87,11 @@ def _logical_lines(text: str) -> Iterable[str]:
         yield begun
 
 
-def _without_comment(written: str) -> tuple[str, bool]:
+def _without_comment(written: str) -> str:
     for place, letter in enumerate(written):
         if letter == "#" and not _backslashes(written[:place]) % 2:
-            return written[:place], True
-    return written, False
+            return written[:place]
+    return written
 
 
 def _backslashes(text: str) -> int:
