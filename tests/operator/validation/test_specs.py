@@ -30,7 +30,6 @@ def test_the_least_that_can_be_written_is_right(kind: str) -> None:
             "is missing; external is true",
         ),
         ("Controller", {"external": True, "externalConfig": {"host": "h"}, "jwtKeyRef": KEY}, "spec.slurmKeyRef", "has to name the Secret"),
-        ("Controller", {"externalConfig": {"host": "h"}}, "spec.externalConfig", "but external is false"),
         ("Controller", {"slurmKeyRef": {"name": "k"}}, "spec.slurmKeyRef.key", "is empty; a reference to a key says both"),
         ("Controller", {"slurmKeyRef": KEY | {"optional": True}}, "spec.slurmKeyRef.optional", "nothing works without it"),
         ("Controller", {"jwtKeyRef": KEY, "jwtHs256KeyRef": KEY | {"name": "b"}}, "spec.jwtHs256KeyRef", "another key than jwtKeyRef"),

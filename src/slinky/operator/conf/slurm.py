@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 
 from slinky.operator import names
-from slinky.operator.conf.text import Line, joined, line, pairs_of, parse
+from slinky.operator.conf.text import Line, Pair, joined, line, parse, words
 from slinky.operator.kinds import NameReference, NodeSet
 from slinky.operator.objects.view import ClusterView, accounting_address
 
@@ -120,9 +120,9 @@ def _nodeset(nodeset: NodeSet) -> Iterable[Line]:
     name = nodeset.metadata.name
     yield line(NodeSet=name, Feature=name)
     if nodeset.spec.partition.enabled:
-        written = parse(nodeset.spec.partition.config)
-        said = [pair for one in written for pair in one.pairs if pair.key.lower() not in ("partitionname", "nodes")]
-        yield Line((*line(PartitionName=name, Nodes=name).pairs, *said))
+        said = [pair for pair in words(nodeset.spec.partition.config) if pair.key.lower() != "partitionname"]
+        ours = [] if any(pair.key.lower() == "nodes" for pair in said) else [Pair("Nodes", name)]
+        yield Line((Pair("PartitionName", name), *ours, *said))
 
 
 def max_node_count(view: ClusterView) -> int:
@@ -133,7 +133,7 @@ def max_node_count(view: ClusterView) -> int:
 
 def gres_types(view: ClusterView) -> list[str]:
     """The names in the NodeSets' `Gres=gpu:h100:8,shard:16` and in gres.conf, and `gpu` where a worker's limits have some."""
-    written = (pair.value for nodeset in view.nodesets for pair in pairs_of(parse(nodeset.spec.extra_conf)) if pair.key.lower() == "gres")
+    written = (pair.value for nodeset in view.nodesets for pair in words(nodeset.spec.extra_conf) if pair.key.lower() == "gres")
     named = {re.split(r"[:(]", item, maxsplit=1)[0].strip() for value in written for item in value.split(",")}
     gres_conf = parse(_given_files(view).get("gres.conf", ""))
     named |= {pair.value for one in gres_conf for pair in one.pairs if pair.key.lower() == "name"}

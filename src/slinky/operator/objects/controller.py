@@ -21,8 +21,9 @@ from slinky.operator.objects.pods import (
     etc_volume,
     jwks_file,
     key_file,
+    page,
     pod_spec,
-    probe,
+    probes,
     unprivileged,
     user,
 )
@@ -117,9 +118,7 @@ def _pod(controller: Controller, site: ClusterView) -> dict[str, Any]:
     container = {
         "name": "slurmctld",
         "ports": [{"name": "slurmctld", "containerPort": names.SLURMCTLD_PORT, "protocol": "TCP"}],
-        "startupProbe": probe("/livez", "slurmctld", failureThreshold=6),
-        "livenessProbe": probe("/livez", "slurmctld", failureThreshold=6),
-        "readinessProbe": probe("/readyz", "slurmctld"),
+        **probes(page("slurmctld")),
         "securityContext": unprivileged(),
         "volumeMounts": [
             ETC_MOUNT,

@@ -21,8 +21,9 @@ from slinky.operator.validation.specs import (
     nodeset_problems,
     token_problems,
 )
+from slinky.operator.validation.warnings import warnings
 
-__all__ = ["Neighbours", "Object", "change_problems", "file_problems", "problems"]
+__all__ = ["Neighbours", "Object", "change_problems", "file_problems", "problems", "warnings"]
 
 Object = Controller | Accounting | RestApi | NodeSet | LoginSet | Token
 

@@ -46,8 +46,6 @@ def controller_problems(found: Controller) -> Iterator[Problem]:
                     f"spec.{field}",
                     f"is missing; external is true, so it has to name the Secret with that cluster's {key}: one of ours would fit no lock there",
                 )
-    elif spec.external_config is not None and spec.external_config.host:
-        yield Problem("spec.externalConfig", "is given, but external is false; set external to true, or take externalConfig out")
     yield from line_problems(spec.extra_conf, SLURM_CONF, "spec.extraConf")
 
 
@@ -57,8 +55,6 @@ def accounting_problems(found: Accounting) -> Iterator[Problem]:
     if spec.external:
         yield from _external(spec.external_config.host if spec.external_config else "")
         return
-    if spec.external_config is not None and spec.external_config.host:
-        yield Problem("spec.externalConfig", "is given, but external is false; set external to true, or take externalConfig out")
     if spec.storage_config is None or not spec.storage_config.host:
         yield Problem(
             "spec.storageConfig.host",
