@@ -4,13 +4,13 @@ import asyncio
 
 import click
 
-from slinky.bridge.admission_service import configurations, delete_configurations, serve_admission
+from slinky.bridge.admission_service import configurations, serve_admission
 from slinky.bridge.settings_reference import reference
 from slinky.cli.bridge_options import Site, service_options, site_options
 from slinky.cli.lazy import LazyGroup
 from slinky.cli.manifests import as_yaml
 from slinky.cli.service import logging_options, run_until_told_to_end
-from slinky.kube import Client
+from slinky.kube import Client, delete_configurations
 
 __all__ = ["bridge"]
 

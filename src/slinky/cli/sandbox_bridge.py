@@ -18,7 +18,7 @@ from slinky.sandbox.errors import SandboxError, UsageError
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.progress import Progress
 
-__all__ = ["bridge", "make_namespaces"]
+__all__ = ["bridge", "make_namespaces", "only_one"]
 
 
 @click.command()
@@ -37,7 +37,7 @@ def bridge(name: str, namespaces: tuple[str, ...]) -> None:
     Both processes are run as an administrator would (`slinky bridge admission`, `slinky bridge run`). Pods that run go on running when the bridge ends, and the next one takes them over.
     """
     sandbox = Sandbox.running(name)
-    with _only_one(sandbox):
+    with only_one(sandbox, "bridge", ", or give it all namespaces at once"):
         run_until_told_to_end(_serve(sandbox, namespaces))
     click.echo("the bridge has ended; pods and jobs are as they were")
 
@@ -69,15 +69,14 @@ async def make_namespaces(sandbox: Sandbox, names: Sequence[str]) -> None:
 
 
 @contextmanager
-def _only_one(sandbox: Sandbox) -> Iterator[None]:
+def only_one(sandbox: Sandbox, what: str, instead: str = "") -> Iterator[None]:
     """The kernel lets go of the lock when its holder dies."""
-    path = sandbox.folder / "bridge/lock"
+    path = sandbox.folder / what / "lock"
     path.parent.mkdir(exist_ok=True)
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise UsageError(
-                f"a bridge runs on sandbox {sandbox.record.name!r} already: end it first, or give it all namespaces at once"
-            ) from None
+            article = "an" if what[0] in "aeiou" else "a"
+            raise UsageError(f"{article} {what} runs on sandbox {sandbox.record.name!r} already: end it first{instead}") from None
         yield

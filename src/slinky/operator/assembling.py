@@ -6,6 +6,7 @@ that is not known and the cluster exists already, no view is given: a partition 
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,17 +17,34 @@ from slinky.operator.children import digest
 from slinky.operator.kinds import Accounting, Controller, KeyReference, LoginSet, NodeSet, RestApi, Token, Written
 from slinky.operator.kinds.reading import Problem, read_as
 from slinky.operator.objects.controller import referenced_files
-from slinky.operator.objects.view import ClusterView, jwt_key, slurm_key
+from slinky.operator.objects.view import AccountingView, ClusterView, jwt_key, slurm_key
 from slinky.operator.relations import accounting_of, controller_of
-from slinky.operator.settings import Settings
+from slinky.operator.settings import ImageSettings, Settings
 from slinky.operator.trouble import Trouble
+from slinky.operator.validation import Neighbours, problems
 from slinky.operator.watching import Watches
 
-__all__ = ["Assembler"]
+__all__ = ["Assembler", "with_image"]
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", Controller, Accounting, RestApi, NodeSet, LoginSet, Token)
+
+
+CONTAINERS = {"Controller": "slurmctld", "Accounting": "slurmdbd", "RestApi": "slurmrestd", "NodeSet": "slurmd", "LoginSet": "login"}
+
+
+def with_image(found: T, images: ImageSettings) -> T:
+    """With the settings' image where it names none of its own."""
+    container = CONTAINERS.get(type(found).__name__)
+    if container is None:
+        return found
+    said: dict[str, Any] = getattr(found.spec, container)
+    if said.get("image"):
+        return found
+    policy = {"imagePullPolicy": images.pull_policy} if images.pull_policy else {}
+    spec = msgspec.structs.replace(found.spec, **{container: {**policy, **said, "image": getattr(images, container)}})
+    return msgspec.structs.replace(found, spec=spec)
 
 
 class Assembler:
@@ -35,17 +53,46 @@ class Assembler:
         self._settings = settings
         self._domain = cluster_domain
         self._good: dict[tuple[str, Key], Any] = {}  # the last that could be read, of each that is there
+        self._read: dict[tuple[str, Key], tuple[str, Any]] = {}  # the last that was read, by its version
 
     def read(self, type_: type[T], found: Written) -> T:
         """Raises Trouble where it cannot be read."""
-        result = read_as(type_, found)
+        result = self._reading(type_, found)
         if isinstance(result, list):
             raise Trouble(result[0].reason, "; ".join(map(str, result)), lasting=True)
-        self._good[type_.__name__, found.key] = result
         return result
+
+    def _reading(self, type_: type[T], found: Written) -> T | list[Problem]:
+        place, version = (type_.__name__, found.key), f"{found.metadata.uid} {found.metadata.resource_version}"
+        held = self._read.get(place)
+        if held is not None and held[0] == version:
+            known: T | list[Problem] = held[1]
+            return known
+        result = read_as(type_, found)
+        if not isinstance(result, list):
+            result = with_image(result, self._settings.images)
+        self._read[place] = (version, result)
+        if not isinstance(result, list):
+            self._good[place] = result
+        return result
+
+    def checked(self, type_: type[T], found: Written) -> T:
+        """Read, and judged as the webhook would: there may be none. Raises Trouble."""
+        result = self.read(type_, found)
+        if wrong := problems(result, self._settings, self.neighbours(found.metadata.namespace)):
+            raise Trouble(wrong[0].reason, "; ".join(map(str, wrong)), lasting=True)
+        return result
+
+    def neighbours(self, namespace: str) -> Neighbours:
+        return Neighbours(self._all(Controller, namespace), self._all(NodeSet, namespace), self._all(LoginSet, namespace))
+
+    def _all(self, type_: type[T], namespace: str) -> list[T]:
+        found = self._watches.kinds[type_.__name__].list(namespace)
+        return [known for each in found if (known := self._known(type_, each)) is not None]
 
     def forget(self, kind: str, key: Key) -> None:
         self._good.pop((kind, key), None)
+        self._read.pop((kind, key), None)
 
     def controller(self, name: str, namespace: str) -> Controller:
         """That a RestApi, LoginSet or Accounting belongs to. Raises Trouble."""
@@ -82,6 +129,18 @@ class Assembler:
             service_monitors="ServiceMonitor" in self._watches.children,
         )
 
+    async def accounting_view(self, accounting: Accounting) -> AccountingView:
+        """Raises Trouble where a key is not there."""
+        name, namespace = accounting.metadata.name, accounting.metadata.namespace
+        plain = AccountingView(
+            accounting=accounting, controllers=tuple(self.controllers_of(name, namespace)), network_policies=self._settings.network_policies
+        )
+        secrets = {key[0] for key in (plain.slurm_key, plain.jwt_key) if key is not None}
+        tls = accounting.spec.storage_config.tls if accounting.spec.storage_config else None
+        if tls is not None:
+            secrets |= {reference.name for reference in (tls.ca_ref, tls.certificate_ref, tls.key_ref) if reference is not None}
+        return replace(plain, digests=await self.digests(namespace, secrets))
+
     async def digests(self, namespace: str, secrets: Iterable[str], *, optional: bool = False) -> dict[str, str]:
         """Of the content of each Secret. Raises Trouble where one is not there, unless it is `optional`."""
         found: dict[str, str] = {}
@@ -92,13 +151,6 @@ class Assembler:
             elif not optional:
                 raise Trouble("SecretNotFound", f"there is no Secret {name} in namespace {namespace}", lasting=True)
         return found
-
-    async def file(self, reference: KeyReference, namespace: str) -> str:
-        """One key of a ConfigMap. Raises Trouble."""
-        files = await self._file(reference.name, namespace)
-        if reference.key not in files:
-            raise Trouble("ConfigMapNotFound", f"ConfigMap {reference.name} has no key {reference.key}", lasting=True)
-        return files[reference.key]
 
     async def _file(self, name: str, namespace: str) -> Mapping[str, str]:
         found = await self._watches.files.content("ConfigMap", name, namespace)
@@ -147,12 +199,10 @@ class Assembler:
 
     def _known(self, type_: type[T], found: Written) -> T | None:
         """As it is, or as it was when it could be read."""
-        result: T | list[Problem] = read_as(type_, found)
-        place = (type_.__name__, found.key)
+        result = self._reading(type_, found)
         if not isinstance(result, list):
-            self._good[place] = result
             return result
-        held: T | None = self._good.get(place)
+        held: T | None = self._good.get((type_.__name__, found.key))
         return None if held is None else msgspec.structs.replace(held, metadata=found.metadata)
 
     @staticmethod

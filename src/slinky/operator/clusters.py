@@ -20,7 +20,7 @@ __all__ = ["Cluster", "Clusters", "changed_names"]
 
 log = logging.getLogger(__name__)
 
-BACKOFF = Backoff(first=0.5, most=10.0)
+BACKOFF = Backoff(first=0.5, most=4.0)
 CONNECTIONS = 8
 SHARE = 0.1  # of the time, at most, that is spent looking
 

@@ -52,6 +52,7 @@ class NamespaceFiles:
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._contents: dict[tuple[str, Key], Content] = {}
         self._running = False
+        self._news = asyncio.Event()
         self.changed: Callable[[str, Key, Change[KubeObject]], None] = lambda _kind, _key, _change: None
 
     @asynccontextmanager
@@ -92,6 +93,7 @@ class NamespaceFiles:
     def _changed(self, kind: str, change: Change[KubeObject]) -> None:
         if change.new is None:
             self._contents.pop((kind, change.key), None)
+        self._news.set()
         self.changed(kind, change.key, change)
 
     # Reading
@@ -108,6 +110,16 @@ class NamespaceFiles:
     def get(self, kind: str, key: Key) -> KubeObject | None:
         reflector = self._followed.get(key.namespace, {}).get(kind)
         return reflector.cache.by_key(key) if reflector else None
+
+    async def seen(self, kind: str, key: Key) -> None:
+        """Until what was just made is here too. Raises UnreadableError."""
+        try:
+            async with asyncio.timeout(SYNC_SECONDS):
+                while self.get(kind, key) is None:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise UnreadableError(f"{kind} {key} was made, and does not show within {SYNC_SECONDS:g} s") from None
 
     def owned(self, kind: str, owner_uid: str) -> Iterator[KubeObject]:
         for followed in list(self._followed.values()):

@@ -1,10 +1,9 @@
 """Keys that a cluster needs and nobody has given: slurm.key, jwt.key, and the host keys of logins. Made once, and kept.
 
-Comes in: an owner, the name of a Secret, and what makes its content. Goes out: a Secret. What must stay true: one that is there is never written, whoever made it; a key is in the Secret and nowhere else.
+Comes in: the name of a Secret, and what makes it. Goes out: a Secret, and its content where it is read next. What must stay true: one that is there is never written, whoever made it; a key is in the Secret and nowhere else.
 """
 
 import asyncio
-import base64
 import logging
 import secrets
 from collections.abc import Callable, Mapping
@@ -14,22 +13,22 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from slinky.kube import AlreadyExistsError, Client, Key, KubeError
-from slinky.operator.children import SECRETS, Owner
+from slinky.operator.children import SECRETS
 from slinky.operator.files import NamespaceFiles
 
-__all__ = ["KeyMaker", "host_keys", "random_key", "secret_body"]
+__all__ = ["KeyMaker", "host_keys", "random_key"]
 
 log = logging.getLogger(__name__)
 
 KEY_BYTES = 1024
 RSA_BITS = 3072
 
-Makes = Callable[[], Mapping[str, bytes]]
+Makes = Callable[[], Mapping[str, Any]]
 
 
-def random_key(name: str) -> Makes:
-    """What Slurm takes for slurm.key and jwt.key alike: random bytes."""
-    return lambda: {name: secrets.token_bytes(KEY_BYTES)}
+def random_key() -> bytes:
+    """What Slurm takes for slurm.key and jwt.key alike."""
+    return secrets.token_bytes(KEY_BYTES)
 
 
 def host_keys() -> dict[str, bytes]:
@@ -46,14 +45,6 @@ def host_keys() -> dict[str, bytes]:
     return found
 
 
-def secret_body(name: str, namespace: str, content: Mapping[str, bytes], owner: Owner | None) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": name, "namespace": namespace}
-    if owner is not None:
-        metadata["ownerReferences"] = [owner.reference()]
-    data = {key: base64.b64encode(value).decode() for key, value in content.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
-
-
 class KeyMaker:
     """`keep`: what was made stays when its owner goes."""
 
@@ -63,17 +54,20 @@ class KeyMaker:
         self._keep = keep
         self._may_act = may_act
 
-    async def ensure(self, owner: Owner, name: str, makes: Makes) -> bool:
-        """Whether one was made. The owner's namespace has to be known."""
-        if self._files.get("Secret", Key(owner.namespace, name)) is not None:
+    async def ensure(self, namespace: str, name: str, makes: Makes) -> bool:
+        """Whether one was made. `makes` gives the Secret, and may take its time. What stands in the namespace has to be known."""
+        if self._files.get("Secret", Key(namespace, name)) is not None:
             return False
         if not self._may_act():
-            raise KubeError(f"Secret {owner.namespace}/{name} was not made: another process leads")
-        content = await asyncio.to_thread(makes)
-        body = secret_body(name, owner.namespace, content, None if self._keep else owner)
+            raise KubeError(f"Secret {namespace}/{name} was not made: another process leads")
+        body = dict(await asyncio.to_thread(makes))
+        if self._keep:
+            body["metadata"] = {field: value for field, value in body["metadata"].items() if field != "ownerReferences"}
         try:
-            await self._kube.create(SECRETS, body, owner.namespace)
+            await self._kube.create(SECRETS, body, namespace)
+            log.info("Secret %s/%s was made", namespace, name)
+            made = True
         except AlreadyExistsError:
-            return False
-        log.info("Secret %s/%s was made for %s %s", owner.namespace, name, owner.kind, owner.name)
-        return True
+            made = False
+        await self._files.seen("Secret", Key(namespace, name))
+        return made

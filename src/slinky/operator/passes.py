@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any
 
 from slinky.kube import Backoff, Change, Key, KubeError, KubeMetrics, KubeObject, WorkQueue
+from slinky.operator import labels
 from slinky.operator.assembling import Assembler
-from slinky.operator.conditions import READY, broken
+from slinky.operator.conditions import READY, broken, under_way
 from slinky.operator.files import UnreadableError
 from slinky.operator.heads import Heads
 from slinky.operator.kinds import GROUP, Token, Written
@@ -27,6 +28,7 @@ __all__ = ["Passes"]
 log = logging.getLogger(__name__)
 
 BACKOFF = Backoff(first=0.5, most=120.0)
+DAEMON_OF = {"slurmctld": "Controller", "slurmdbd": "Accounting", "slurmrestd": "RestApi", "login": "LoginSet"}
 
 
 class Passes:
@@ -62,6 +64,7 @@ class Passes:
             *(followed.subscribe(self._child_changed, replay=False) for followed in watches.children.values()),
             watches.pods.subscribe(self._pod_changed, replay=False),
             self._site.clusters.on_standing(self._slurm_changed),
+            self._site.clusters.on_change(lambda key, _names: self.reconfiguring.nodes_changed(key)),
         ]
         watches.files.changed = self._file_changed
         try:
@@ -102,9 +105,12 @@ class Passes:
 
     def _pod_changed(self, change: Change[Any]) -> None:
         found: KubeObject | None = change.new or change.old
-        if found is not None and found.metadata.labels.get("app.kubernetes.io/name") == "slurmctld":
-            controller = Key(found.metadata.namespace, found.metadata.labels.get("app.kubernetes.io/instance", ""))
-            self.reconfiguring.look(controller)
+        kind = DAEMON_OF.get(found.metadata.labels.get(labels.APP, "")) if found is not None else None
+        if found is not None and kind is not None:
+            place = Place(found.metadata.namespace, kind, found.metadata.labels.get(labels.INSTANCE, ""))
+            self._look(place)
+            if kind == "Controller":
+                self.reconfiguring.look(place.key)
 
     def _file_changed(self, kind: str, key: Key, change: Change[KubeObject]) -> None:
         if kind in ("ConfigMap", "Secret"):
@@ -139,7 +145,10 @@ class Passes:
             await self._site.watches.files.known(place.namespace)
             await self._make(place, found)
         except Trouble as trouble:
-            await self._say_broken(place, found, trouble.reason, trouble.message)
+            if trouble.waiting:
+                await self._site.statuses.say(place.kind, found, under_way(trouble.reason, trouble.message))
+            else:
+                await self._say_broken(place, found, trouble.reason, trouble.message)
             if not trouble.lasting:
                 raise
         except UnreadableError as error:

@@ -8,30 +8,29 @@ import base64
 import binascii
 import datetime as dt
 import json
-import re
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from slinky.kube import Key
-from slinky.operator.children import MANAGED_BY, MANAGER, Child, Owner
+from slinky.operator import names
+from slinky.operator.children import Child, Owner
 from slinky.operator.conditions import settled
 from slinky.operator.kinds import Token, Written
+from slinky.operator.kinds.durations import seconds_of
+from slinky.operator.objects.secrets import token_secret, token_secret_name
 from slinky.operator.trouble import Trouble
+from slinky.operator.validation import problems
 from slinky.slurm.credentials import mint
 
 if TYPE_CHECKING:
     from slinky.operator.site import Site
 
-__all__ = ["SHARE", "Held", "TokenKeeper", "held_token", "next_look", "seconds_of", "secret_of"]
+__all__ = ["SHARE", "Held", "TokenKeeper", "held_token", "next_look"]
 
 SHARE = 0.8  # of its life after which another takes its place
-SHORTEST = 60.0
-DEFAULT_KEY = "SLURM_JWT"
-UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|us|µs|ns|m|s)")
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -39,17 +38,6 @@ class Held(msgspec.Struct, frozen=True):
 
     issued_at: int
     expires_at: int
-
-
-def seconds_of(lifetime: str) -> float:
-    """`1h30m` → 5400. Raises ValueError."""
-    parts = _PART.findall(lifetime)
-    if not parts or "".join(number + unit for number, unit in parts) != lifetime:
-        raise ValueError(f"{lifetime!r} is no time; it would look like 15m, 1h30m or 24h")
-    seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
-    if seconds < SHORTEST:
-        raise ValueError(f"{lifetime!r} is too short; a token is good for {SHORTEST:g} s or more")
-    return seconds
 
 
 def held_token(text: bytes | None, key: bytes, user: str, lifetime: float) -> Held | None:
@@ -71,19 +59,6 @@ def next_look(held: Held, now: float) -> float:
     return max(0.0, held.issued_at + SHARE * (held.expires_at - held.issued_at) - now)
 
 
-def secret_of(token: Token) -> tuple[str, str]:
-    """The Secret's name, and the key in it."""
-    said = token.spec.secret_ref
-    name = (said.name if said else "") or f"{token.metadata.name}-jwt-{token.spec.username}"
-    return name, (said.key if said else "") or DEFAULT_KEY
-
-
-def token_secret(name: str, key: str, text: str) -> dict[str, Any]:
-    data = {key: base64.b64encode(text.encode()).decode()}
-    labels = {MANAGED_BY: MANAGER}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "labels": labels}, "type": "Opaque", "data": data}
-
-
 class TokenKeeper:
     """One Token's turn: `await keeper.keep(found, token)` gives the seconds until the next, or None."""
 
@@ -97,12 +72,10 @@ class TokenKeeper:
         if not site.settings.allows_token(namespace, spec.username):
             await site.applier.apply([], owner)
             raise Trouble("UserNotAllowed", f"tokens for user {spec.username} are not allowed in namespace {namespace}", lasting=True)
-        try:
-            lifetime = seconds_of(spec.lifetime)
-        except ValueError as error:
-            raise Trouble("InvalidSpec", f"spec.lifetime: {error}", lasting=True) from None
-        key = await self._key(token)
-        name, place = secret_of(token)
+        if wrong := problems(token, site.settings):
+            raise Trouble(wrong[0].reason, "; ".join(map(str, wrong)), lasting=True)
+        key, lifetime = await self._key(token), seconds_of(spec.lifetime)
+        name, place = token_secret_name(token)
         there = await site.watches.files.content("Secret", name, namespace)
         if there is not None and not any(owner.uid == each.uid for each in there.metadata.owner_references):
             raise Trouble("SecretTaken", f"Secret {name} is there already, and is not this Token's", lasting=True)
@@ -111,7 +84,7 @@ class TokenKeeper:
         if held is None and text and not spec.refresh:
             raise Trouble("NotRefreshed", f"Secret {name} holds a token that is not as the spec says, and refresh is false", lasting=True)
         if held is None or (spec.refresh and next_look(held, self._clock()) <= 0):
-            held = await self._make(owner, name, place, key, spec.username, lifetime)
+            held = await self._make(owner, token, key, lifetime)
             site.statuses.event("Token", found, "TokenIssued", f"a token for {spec.username} was put into Secret {name}")
         else:
             await site.applier.apply([], owner, kept=[Child("Secret", Key(namespace, name))])
@@ -123,11 +96,11 @@ class TokenKeeper:
         reference = token.spec.jwt_reference
         if reference is None or not reference.name:
             raise Trouble("InvalidSpec", "spec.jwtKeyRef names no Secret", lasting=True)
-        return await self._site.secret_key(reference.name, reference.key or "jwt.key", token.metadata.namespace)
+        return await self._site.secret_key(reference.name, reference.key or names.JWT_KEY, token.metadata.namespace)
 
-    async def _make(self, owner: Owner, name: str, place: str, key: bytes, user: str, lifetime: float) -> Held:
+    async def _make(self, owner: Owner, token: Token, key: bytes, lifetime: float) -> Held:
         now = int(self._clock())
-        await self._site.applier.apply([token_secret(name, place, mint(key, user, lifetime, now))], owner)
+        await self._site.applier.apply([token_secret(token, mint(key, token.spec.username, lifetime, now))], owner)
         return Held(now, int(now + lifetime))
 
 

@@ -4,11 +4,10 @@ A `ClusterView` goes in, files come out. What must stay true: what an administra
 
 What is written beyond what Slurm must have, and why:
 
-- `SelectType` and `SelectTypeParameters`: dynamic nodes need cons_tres; memory counts, or jobs share a worker until its pod runs out of it.
+- `SelectType`: dynamic nodes need cons_tres. Its own default counts cores and memory, and so should it: jobs that share a worker must not run its pod out of memory.
 - `ReturnToService=2`: a worker's pod that comes back registers under its old name, whatever Slurm thought of it in between.
-- `MaxNodeCount`: room for all replicas twice over, in powers of two, as a change of it needs a restart of slurmctld.
-- `TreeWidth`: slurmd knows no addresses of dynamic nodes, so slurmctld speaks to each itself.
-- `GresTypes`: all that NodeSets name in `Gres=`; Slurm refuses nodes with others.
+- `MaxNodeCount`: room for all replicas twice over, in powers of two: Slurm refuses nodes beyond it, and it should change seldom.
+- `GresTypes`: all that NodeSets name in `Gres=` and gres.conf names, and gpu where a worker has GPUs (slurmd finds them by itself); Slurm refuses nodes with others.
 - `ProctrackType`: processes instead of cgroups as soon as one NodeSet has slurmd unprivileged, for it may not make cgroups then.
 """
 
@@ -16,14 +15,14 @@ import re
 from collections.abc import Iterable
 
 from slinky.operator import names
-from slinky.operator.conf.text import Line, joined, line, pairs_of, parse
+from slinky.operator.conf.text import Line, Pair, joined, line, parse, words
 from slinky.operator.kinds import NameReference, NodeSet
 from slinky.operator.objects.view import ClusterView, accounting_address
 
 __all__ = ["gres_types", "max_node_count", "slurm_conf"]
 
 LEAST_NODES = 1024
-MOST_FANOUT = 65533
+MOST_NODES = 65536
 
 
 def slurm_conf(view: ClusterView) -> dict[str, str]:
@@ -60,9 +59,7 @@ def _internal(view: ClusterView) -> list[Line]:
         line(SlurmctldParameters="enable_configless,reconfig_on_restart"),
         line(ReturnToService=2),
         line(SelectType="select/cons_tres"),
-        line(SelectTypeParameters="CR_Core_Memory"),
         line(MaxNodeCount=max_node_count(view)),
-        line(TreeWidth=min(max_node_count(view), MOST_FANOUT)),
         *([line(GresTypes=",".join(gres_types(view)))] if gres_types(view) else []),
         *([line(ProctrackType="proctrack/linuxproc")] if _is_unprivileged_somewhere(view) else []),
         *([line(MetricsType="metrics/openmetrics")] if controller.spec.metrics.enabled else []),
@@ -123,21 +120,29 @@ def _nodeset(nodeset: NodeSet) -> Iterable[Line]:
     name = nodeset.metadata.name
     yield line(NodeSet=name, Feature=name)
     if nodeset.spec.partition.enabled:
-        written = parse(nodeset.spec.partition.config)
-        said = [pair for one in written for pair in one.pairs if pair.key.lower() not in ("partitionname", "nodes")]
-        yield Line((*line(PartitionName=name, Nodes=name).pairs, *said))
+        said = [pair for pair in words(nodeset.spec.partition.config) if pair.key.lower() != "partitionname"]
+        ours = [] if any(pair.key.lower() == "nodes" for pair in said) else [Pair("Nodes", name)]
+        yield Line((Pair("PartitionName", name), *ours, *said))
 
 
 def max_node_count(view: ClusterView) -> int:
     """Twice the workers that are wanted, as a power of two and at least 1024: a NodeSet that grows should not restart slurmctld."""
     wanted = sum(0 if nodeset.spec.is_daemon_set else nodeset.spec.replicas for nodeset in view.nodesets)
-    return max(LEAST_NODES, 1 << max(2 * wanted - 1, 0).bit_length())
+    return min(max(LEAST_NODES, 1 << max(2 * wanted - 1, 0).bit_length()), MOST_NODES)
 
 
 def gres_types(view: ClusterView) -> list[str]:
-    """The names in the NodeSets' `Gres=gpu:h100:8,shard:16`."""
-    named = (pair.value for nodeset in view.nodesets for pair in pairs_of(parse(nodeset.spec.extra_conf)) if pair.key.lower() == "gres")
-    return sorted({re.split(r"[:(]", item, maxsplit=1)[0].strip() for value in named for item in value.split(",")} - {""})
+    """The names in the NodeSets' `Gres=gpu:h100:8,shard:16` and in gres.conf, and `gpu` where a worker's limits have some."""
+    written = (pair.value for nodeset in view.nodesets for pair in words(nodeset.spec.extra_conf) if pair.key.lower() == "gres")
+    named = {re.split(r"[:(]", item, maxsplit=1)[0].strip() for value in written for item in value.split(",")}
+    gres_conf = parse(_given_files(view).get("gres.conf", ""))
+    named |= {pair.value for one in gres_conf for pair in one.pairs if pair.key.lower() == "name"}
+    has_gpus = any(name.endswith("/gpu") for nodeset in view.nodesets for name in _limits(nodeset))
+    return sorted((named | ({"gpu"} if has_gpus else set())) - {""})
+
+
+def _limits(nodeset: NodeSet) -> Iterable[str]:
+    return ((nodeset.spec.slurmd.get("resources") or {}).get("limits") or {}).keys()
 
 
 def _is_unprivileged_somewhere(view: ClusterView) -> bool:

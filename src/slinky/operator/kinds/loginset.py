@@ -18,7 +18,9 @@ class LoginSetSpec(Part, frozen=True):
     )
     replicas: Annotated[int, told("How many pods.", least=0)] = 1
     login: Container = msgspec.field(default_factory=dict)
-    initconf: Container = msgspec.field(default_factory=dict)
+    initconf: Annotated[dict[str, Any], told("Accepted for compatibility, and without effect: keys are mounted with the right owner.")] = (
+        msgspec.field(default_factory=dict)
+    )
     template: Annotated[PodTemplate, told("Of the pods.")] = msgspec.field(default_factory=PodTemplate)
     root_ssh_authorized_keys: Annotated[str, told("root's authorized_keys.")] = ""
     extra_sshd_config: Annotated[str, told("Lines for sshd_config. What stands here wins over what the operator would write.")] = ""

@@ -93,7 +93,9 @@ class NodeSetSpec(Part, frozen=True):
     ] = ScalingMode.STATEFUL_SET
     slurmd: Container = msgspec.field(default_factory=dict)
     ssh: Annotated[Ssh, told("Logging in to workers.")] = msgspec.field(default_factory=Ssh)
-    logfile: Container = msgspec.field(default_factory=dict)
+    logfile: Annotated[dict[str, Any], told("Accepted for compatibility, and without effect: slurmd logs to standard error.")] = (
+        msgspec.field(default_factory=dict)
+    )
     template: Annotated[PodTemplate, told("Of the workers' pods. A `hostname` in it begins the Slurm nodes' names.")] = msgspec.field(
         default_factory=PodTemplate
     )

@@ -33,16 +33,27 @@ SCHEDULED_UPDATE = (
 EXTERNAL = "external is true, so externalConfig.host has to say where the daemon listens"
 
 
+def _said(whose: str, path: str) -> str:
+    """Whether a text stands there; an empty one is none."""
+    parts = path.split(".")
+    steps = [f"has({whose}.{'.'.join(parts[: length + 1])})" for length in range(len(parts))]
+    return f"({' && '.join(steps)} && {whose}.{path} != '')"
+
+
+def _same(*paths: str) -> str:
+    """Whether the text at the first of `paths` that has one is as it was. Without `orValue`: the API server reckons what a rule may cost, and of that it cannot."""
+
+    def first(whose: str, path: str) -> str:
+        return " && ".join([*(f"!{_said(whose, each)}" for each in paths[: paths.index(path)]), _said(whose, path)])
+
+    both = [f"({first('self', new)} && {first('oldSelf', old)} && self.{new} == oldSelf.{old})" for new in paths for old in paths]
+    none = " && ".join(f"!{_said(whose, path)}" for whose in ("self", "oldSelf") for path in paths)
+    return " || ".join([*both, f"({none})"])
+
+
 def _kept(field: str, *older: str) -> Rule:
     """A reference that stays the one it was; by which of its names is all the same."""
-
-    def said(whose: str, part: str) -> str:
-        found = "''"
-        for name in reversed((field, *older)):
-            found = f"{whose}.?{name}.?{part}.orValue({found})"
-        return found
-
-    same = " && ".join(f"{said('self', part)} == {said('oldSelf', part)}" for part in ("name", "key"))
+    same = " && ".join(f"({_same(*(f'{name}.{part}' for name in (field, *older)))})" for part in ("name", "key"))
     return same, f"{field} cannot be changed: daemons that run would be locked out; change the content of the Secret instead"
 
 
@@ -59,7 +70,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
     ControllerSpec: (
         WHERE,
         (
-            "self.?clusterName.orValue('') == oldSelf.?clusterName.orValue('')",
+            _same("clusterName"),
             "clusterName cannot be changed: slurmctld and the accounting database know the cluster by it; make a new Controller",
         ),
         _kept("slurmKeyRef"),
@@ -69,7 +80,7 @@ RULES: dict[type, tuple[Rule, ...]] = {
             "persistence.enabled cannot be changed: the jobs' state would be lost; make a new Controller",
         ),
         (
-            "self.?persistence.?existingClaim.orValue('') == oldSelf.?persistence.?existingClaim.orValue('')",
+            _same("persistence.existingClaim"),
             "persistence.existingClaim cannot be changed: the jobs' state would be lost; make a new Controller",
         ),
     ),

@@ -12,6 +12,8 @@ from slinky.operator.conf.slurm import slurm_conf
 from slinky.operator.conf.text import pairs_of, parse
 from slinky.operator.kinds import Controller, NameReference
 from slinky.operator.objects.meta import digest_of, metadata, pod_metadata, resource
+from slinky.operator.objects.monitor import service_monitors
+from slinky.operator.objects.network_policies import cluster_policies
 from slinky.operator.objects.pods import (
     ETC_MOUNT,
     config_files,
@@ -19,8 +21,9 @@ from slinky.operator.objects.pods import (
     etc_volume,
     jwks_file,
     key_file,
+    page,
     pod_spec,
-    probe,
+    probes,
     unprivileged,
     user,
 )
@@ -31,6 +34,7 @@ from slinky.operator.overlay import lay_over
 
 __all__ = ["RESTARTING", "controller_objects", "referenced_files"]
 
+# A reconfiguration starts a new slurmctld on the old one's sockets, with its authentication: these cannot change by it.
 RESTARTING = frozenset(
     key.lower()
     for key in [
@@ -40,9 +44,6 @@ RESTARTING = frozenset(
         "AuthInfo",
         "ClusterName",
         "CredType",
-        "MaxNodeCount",
-        "MetricsType",
-        "SelectType",
         "SlurmctldHost",
         "SlurmctldPort",
         "SlurmUser",
@@ -58,13 +59,21 @@ def controller_objects(controller: Controller, site: ClusterView) -> list[dict[s
     made = [
         resource("v1", "ConfigMap", metadata(controller, names.config(site.name), everyone), data=files),
         *cluster_worker_objects(site),
+        *(cluster_policies(site) if site.network_policies else []),
     ]
     if controller.spec.external:
         return made
     selector = labels.controller_labels(controller)
     return [
         *made,
-        headless(controller, names.controller_internal(site.name), everyone, selector, daemon="slurmctld", port=names.SLURMCTLD_PORT),
+        headless(
+            controller,
+            names.controller_internal(site.name),
+            everyone | {labels.COMPONENT: "controller-internal"},
+            selector,
+            daemon="slurmctld",
+            port=names.SLURMCTLD_PORT,
+        ),
         service(
             controller,
             names.controller(site.name),
@@ -74,6 +83,7 @@ def controller_objects(controller: Controller, site: ClusterView) -> list[dict[s
             port=names.SLURMCTLD_PORT,
             template=controller.spec.service,
         ),
+        *service_monitors(controller, everyone, known=site.service_monitors),
         _stateful_set(controller, site, everyone, files["slurm.conf"]),
     ]
 
@@ -108,9 +118,7 @@ def _pod(controller: Controller, site: ClusterView) -> dict[str, Any]:
     container = {
         "name": "slurmctld",
         "ports": [{"name": "slurmctld", "containerPort": names.SLURMCTLD_PORT, "protocol": "TCP"}],
-        "startupProbe": probe("/livez", "slurmctld", failureThreshold=6),
-        "livenessProbe": probe("/livez", "slurmctld", failureThreshold=6),
-        "readinessProbe": probe("/readyz", "slurmctld"),
+        **probes(page("slurmctld")),
         "securityContext": unprivileged(),
         "volumeMounts": [
             ETC_MOUNT,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from slinky.operator import names
 from slinky.operator.kinds import Accounting, Controller, KeyReference, LoginSet, NodeSet, RestApi
 
-__all__ = ["ClusterView", "accounting_address", "jwt_key", "slurm_key"]
+__all__ = ["AccountingView", "ClusterView", "accounting_address", "jwt_key", "slurm_key"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class ClusterView:
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """The data of each ConfigMap that the Controller refers to, by its name."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Of each Secret that a daemon reads, by its name: what changes when its content does."""
+    """Of each Secret that a daemon reads, by its name: what changes when its content does. One that is read later than its view is made restarts daemons: read them first."""
     cluster_domain: str = "cluster.local"
     network_policies: bool = True
     """Whether NetworkPolicies are wanted."""
@@ -55,6 +55,40 @@ class ClusterView:
     def digest(self, secret: str) -> str:
         """Of a Secret that was not seen yet: nothing."""
         return self.digests.get(secret, "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountingView:
+    """A slurmdbd and the clusters it records."""
+
+    accounting: Accounting
+    controllers: tuple[Controller, ...] = ()
+    """Those that refer to it."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """As in a `ClusterView`."""
+    network_policies: bool = True
+
+    def digest(self, secret: str) -> str:
+        return self.digests.get(secret, "")
+
+    @property
+    def slurm_key(self) -> tuple[str, str] | None:
+        """The Secret with slurm.key, and the key in it: as written, else the first Controller's; None while there is neither."""
+        reference = self.accounting.spec.slurm_key_ref
+        if reference is not None:
+            return reference.name, reference.key or names.SLURM_KEY
+        return slurm_key(self._first) if self._first else None
+
+    @property
+    def jwt_key(self) -> tuple[str, str] | None:
+        reference = self.accounting.spec.jwt_reference
+        if reference is not None:
+            return reference.name, reference.key or names.JWT_KEY
+        return jwt_key(self._first) if self._first else None
+
+    @property
+    def _first(self) -> Controller | None:
+        return min(self.controllers, key=lambda one: one.metadata.name, default=None)
 
 
 def slurm_key(controller: Controller) -> tuple[str, str]:
