@@ -7,12 +7,13 @@ What must stay true: all that a pass decides comes from one snapshot; changes th
 import datetime as dt
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from slinky.kube import CLAIMS, Backoff, Key, KubeMetrics, Node, WorkQueue
+from slinky.kube import CLAIMS, Backoff, Key, KubeMetrics, Node, Pod, WorkQueue
 from slinky.operator.applying import ApplyError
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import Owner
@@ -25,7 +26,7 @@ from slinky.operator.nodesets.carrying import Carrier
 from slinky.operator.nodesets.hearing import Hearing
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.plan import JobsNeeded, choose, jobs_needed, plan
-from slinky.operator.nodesets.snapshot import ClusterStands, SlurmView, Snapshot
+from slinky.operator.nodesets.snapshot import ClusterStands, SlurmView, Snapshot, target_of
 from slinky.operator.nodesets.status import numbers, selector_text, standing
 from slinky.operator.nodesets.telling import told_of
 from slinky.operator.nodesets.waking import Waking
@@ -142,7 +143,7 @@ class NodeSets:
             revision=revision_of(nodeset, view) if view is not None else "",
             now=moment,
             pods=pods,
-            nodes=self._nodes(nodeset, {pod.spec.node_name for pod in pods.values()}),
+            nodes=self._nodes(nodeset, pods.values()),
             slurm=hearing.view(self._site.clusters.get(*controller), moment),
             controller=self._stands(controller),
             created=memory.unseen_creations(pods, now),
@@ -155,12 +156,14 @@ class NodeSets:
             snapshot = replace(snapshot, claims={claim.metadata.name: claim for claim in listed.items})
         return replace(snapshot, slurm=await self._with_jobs(snapshot, controller, hearing))
 
-    def _nodes(self, nodeset: NodeSet, used: set[str]) -> dict[str, Node]:
+    def _nodes(self, nodeset: NodeSet, pods: Iterable[Pod]) -> dict[str, Node]:
         nodes = self._site.watches.nodes
         if nodeset.spec.is_daemon_set:
             return {node.metadata.name: node for node in nodes.list()}
+        used = {pod.spec.node_name for pod in pods}
         pinned = (nodeset.status.ordinal_to_node or {}).values() if nodeset.spec.pin_to_node else ()
-        return {name: node for name in {*used, *pinned} if name and (node := nodes.get(name)) is not None}
+        targets = {target for pod in pods if not pod.spec.node_name and (target := target_of(pod))}
+        return {name: node for name in {*used, *targets, *pinned} if name and (node := nodes.get(name)) is not None}
 
     def _stands(self, controller: Key) -> ClusterStands:
         kinds = self._site.watches.kinds
