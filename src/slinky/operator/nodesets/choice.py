@@ -60,17 +60,18 @@ def ended(snapshot: Snapshot) -> list[Worker]:
 def of_mode(workers: list[Worker], snapshot: Snapshot) -> tuple[list[Worker], list[Worker]]:
     """Those of the present scaling mode, and the others."""
     mode = str(snapshot.nodeset.spec.scaling_mode)
-    right = [worker for worker in workers if worker.pod.metadata.labels.get(marks.SCALING_MODE, mode) == mode]
-    return right, [worker for worker in workers if worker not in right]
+    sides: tuple[list[Worker], list[Worker]] = ([], [])
+    for worker in workers:
+        sides[worker.pod.metadata.labels.get(marks.SCALING_MODE, mode) != mode].append(worker)
+    return sides
 
 
 def by_number(snapshot: Snapshot) -> Choice:
     """As many as replicas says, at the lowest numbers that are free."""
     workers, others = of_mode(live(snapshot), snapshot)
     going = {worker.uid: Cause.MODE for worker in others}
-    lost = [worker for worker in workers if _waits_for_a_node_that_is_gone(worker, snapshot)]
-    going |= {worker.uid: Cause.PLACE for worker in lost}
-    workers = [worker for worker in workers if worker not in lost]
+    going |= {worker.uid: Cause.PLACE for worker in workers if _waits_for_a_node_that_is_gone(worker, snapshot)}
+    workers = [worker for worker in workers if worker.uid not in going]
     total = snapshot.nodeset.spec.replicas
     coming = snapshot.created - snapshot.pods.keys()
     excess = len(workers) + len(coming) - total

@@ -8,12 +8,13 @@ import datetime as dt
 import logging
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from slinky.kube import CLAIMS, Backoff, Key, KubeMetrics, Node, Pod, WorkQueue
+from slinky.kube import CLAIMS, AlreadyExistsError, Backoff, ConflictError, Key, KubeMetrics, Node, NotFoundError, Pod, WorkQueue
 from slinky.operator.applying import ApplyError
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import Owner
@@ -26,6 +27,7 @@ from slinky.operator.nodesets.carrying import Carrier
 from slinky.operator.nodesets.hearing import Hearing
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.plan import JobsNeeded, choose, jobs_needed, plan
+from slinky.operator.nodesets.revisions import REVISIONS, new_revision, surplus_revisions
 from slinky.operator.nodesets.snapshot import ClusterStands, SlurmView, Snapshot, target_of
 from slinky.operator.nodesets.status import numbers, selector_text, standing
 from slinky.operator.nodesets.telling import told_of
@@ -92,6 +94,8 @@ class NodeSets:
         if view is not None:
             await self._prepare(found, nodeset, view)
         snapshot = await self._snapshot(nodeset, view)
+        if nodeset.spec.revision_history_limit and not deleted:
+            await self._keep_history(snapshot)
         acts = plan(snapshot)
         carrier = await self._carry_out(found, snapshot, acts, view)
         await self._report(found, snapshot, acts, carrier)
@@ -128,6 +132,18 @@ class NodeSets:
         meta = found.metadata
         body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": wanted}}
         await self._site.kube.patch(NODESETS, meta.name, body, meta.namespace)
+
+    async def _keep_history(self, snapshot: Snapshot) -> None:
+        kube, nodeset = self._site.kube, snapshot.nodeset
+        namespace = nodeset.metadata.namespace
+        held = (await kube.list(REVISIONS, namespace, labels=selector_text(nodeset))).items
+        if made := new_revision(nodeset, snapshot.revision, held):
+            with suppress(AlreadyExistsError):
+                await kube.create(REVISIONS, made, namespace)
+        in_use = {worker.revision for worker in snapshot.workers}
+        for gone in surplus_revisions(held, snapshot.revision, in_use, nodeset.spec.revision_history_limit):
+            with suppress(NotFoundError, ConflictError):
+                await kube.delete(REVISIONS, gone.metadata.name, namespace, uid=gone.metadata.uid)
 
     # What is so
 

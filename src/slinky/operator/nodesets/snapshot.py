@@ -60,7 +60,7 @@ class SlurmView:
 NOTHING_HEARD = SlurmView()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Worker:
     """A pod, its Kubernetes node and its Slurm node, where there are such."""
 
@@ -134,7 +134,7 @@ class Worker:
         return status is not None and status.state.running is None and (status.state.waiting or status.state.terminated) is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """`pods` are those that the NodeSet controls. `nodes`: every Kubernetes node in mode DaemonSet, otherwise those that hold a pod or are pinned to."""
 
