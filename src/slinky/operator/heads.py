@@ -62,7 +62,7 @@ class Heads:
             applied = await self._site.applier.apply(objects, owner_of(kind, found))
         except ApplyError as error:
             raise Trouble("Refused", f"Kubernetes refuses {error}") from error
-        self._site.statuses.made(kind, found, applied.created)
+        self._site.statuses.made(kind, found, applied)
 
     # Controller
 

@@ -64,6 +64,7 @@ class Passes:
             *(followed.subscribe(self._child_changed, replay=False) for followed in watches.children.values()),
             watches.pods.subscribe(self._pod_changed, replay=False),
             self._site.clusters.on_standing(self._slurm_changed),
+            self._site.clusters.on_change(lambda key, _names: self.reconfiguring.nodes_changed(key)),
         ]
         watches.files.changed = self._file_changed
         try:
