@@ -160,7 +160,7 @@ async def test_a_cluster_elsewhere_is_spoken_to_with_tokens_of_ours(sandbox: San
         reference = {"slurmKeyRef": {"name": "keys", "key": "slurm.key"}, "jwtKeyRef": {"name": "keys", "key": "jwt.key"}}
         await lab.create("Controller", "c", {"external": True, "externalConfig": {"host": "head", "port": 6817}, **reference})
         await lab.create("RestApi", "r", {"controllerRef": {"name": "c"}, "slurmrestd": IMAGE})
-        assert "answers" in await lab.until_said("Controller", "c", "True", "External")
+        await lab.until_said("Controller", "c", "True", "Answers")
         assert not await lab.get("StatefulSet", "c-controller")
         await lab.patch("Secret", "keys", {"data": {"jwt.key": written(b"y" * 32)}})
         await lab.until_said("Controller", "c", "False", "SlurmNotAnswering")
