@@ -8,9 +8,8 @@ import pytest
 
 from slinky.kube import Client, KubeError, from_kubeconfig
 from slinky.operator import names
-from slinky.operator.conf import slurm_conf
+from slinky.operator.conf import all_files, slurm_conf
 from slinky.operator.conf.text import joined, parse
-from slinky.operator.objects.controller import referenced_files
 from slinky.operator.objects.view import ClusterView
 from slinky.sandbox.handle import Sandbox
 from tests.operator.real_slurm import Run, Verdict, words
@@ -66,11 +65,10 @@ async def applied(client: Client, path: str, body: dict[str, Any], **other: str)
 
 def etc_of(view: ClusterView) -> dict[str, str]:
     """What stands in /etc/slurm of slurmctld's pod; without accounting, as there is none here."""
-    made = slurm_conf(view)
+    made = all_files(view)
     alone = "".join(f"{line}\n" for line in made["slurm.conf"].splitlines() if not line.startswith("AccountingStorage"))
-    given = {name: text for reference in referenced_files(view.controller) for name, text in view.files.get(reference, {}).items()}
     issuers = {names.JWKS_FILE: '{"keys": []}'} if view.controller.spec.jwks_key_ref else {}
-    return made | {"slurm.conf": alone} | given | issuers
+    return made | {"slurm.conf": alone} | issuers
 
 
 def run(folder: Path, view: ClusterView, script: str, *more: str) -> Run:

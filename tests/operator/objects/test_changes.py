@@ -54,7 +54,13 @@ def rest(site: ClusterView) -> Any:
             view(controller=controller(extraConf="SchedulerParameters=defer\nMaxJobCount=7\nReturnToService=0")), id="other settings"
         ),
         pytest.param(view(controller=controller(metrics={"enabled": True})), id="metrics"),
-        pytest.param(view(files={"unrelated": {"a": "b"}}), id="files"),
+        pytest.param(
+            view(
+                controller=controller(configFileRefs=[{"name": "more"}], prologScriptRefs=[{"name": "p"}]),
+                files={"more": {"gres.conf": ""}, "p": {"a": "b"}},
+            ),
+            id="files and scripts",
+        ),
     ],
 )
 def test_slurmctld_takes_these_while_it_runs(changed: ClusterView) -> None:
@@ -70,7 +76,6 @@ def test_slurmctld_takes_these_while_it_runs(changed: ClusterView) -> None:
         pytest.param(view(digests={"c-auth-slurm": "1", "c-auth-jwt": "2"}), id="jwt.key"),
         pytest.param(view(controller=controller(extraConf="AuthInfo=ttl=900")), id="how it authenticates"),
         pytest.param(view(controller=controller(slurmctld={"image": "j"})), id="the image"),
-        pytest.param(view(controller=controller(configFileRefs=[{"name": "more"}])), id="another ConfigMap"),
     ],
 )
 def test_slurmctld_starts_anew_for_these(changed: ClusterView) -> None:
