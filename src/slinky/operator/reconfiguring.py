@@ -201,8 +201,8 @@ class Reconfiguring:
             progress.late = behind(progress.before, cluster.nodes)
         elif progress.running == progress.wanted and not progress.is_done:
             await cluster.look()
-            if not started(cluster.nodes):
-                progress.asked = 1  # nobody runs anything else
+            if all(node.is_external for node in cluster.nodes.values()):
+                progress.asked = 1  # there is no slurmd that could run anything else
         progress.problem = progress.problem if progress.problem.startswith("Slurm refuses") else ""
 
     async def _touch(self, key: Key, progress: Progress, uid: str) -> None:
