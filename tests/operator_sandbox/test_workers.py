@@ -38,7 +38,7 @@ def test_scaling_to_zero_and_back_lets_a_job_end_first(cluster: Cluster) -> None
 
 def test_a_new_image_under_load_loses_no_job(cluster: Cluster) -> None:
     cluster.until_idle("compute-0", "compute-1")
-    jobs = [cluster.submit("sleep 4", "--partition=compute", "--ntasks=1") for _ in range(16)]
+    jobs = [cluster.submit("sleep 4", "--partition=compute", "--ntasks=1") for _ in range(12)]
     cluster.patch("nodeset", "compute", {"spec": {"slurmd": {"image": "sandbox/slurmd:2"}}})
 
     def all_new() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from slinky.kube.quantities import mebibytes, quantity, whole
 from slinky.operator import labels, names
-from slinky.operator.conf.text import Line, Pair, join_items, render, words
+from slinky.operator.conf.text import Line, Pair, render, words
 from slinky.operator.kinds import NodeSet
 from slinky.operator.objects.pods import ETC_MOUNT, empty, etc_volume, key_file, page, probes
 from slinky.operator.objects.view import ClusterView, slurm_key
@@ -48,7 +48,8 @@ def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
 def node_parameters(nodeset: NodeSet) -> str:
     """What the Slurm node is beyond what slurmd sees of its machine: always the NodeSet's name as a feature, by which partitions find it."""
     written = words(nodeset.spec.extra_conf)
-    features = join_items([nodeset.metadata.name, *(pair.value for pair in written if _is_feature(pair))])
+    named = (feature.strip() for pair in written if _is_feature(pair) for feature in pair.value.split(","))
+    features = ",".join(dict.fromkeys(filter(None, (nodeset.metadata.name, *named))))
     rest = [pair for pair in written if not _is_feature(pair)]
     return render([Line((Pair("Features", features), *rest))]).strip()
 
