@@ -117,6 +117,8 @@ async def test_a_null_may_stand_wherever_nothing_could(client: Client, namespace
         applied = await client.apply(RESOURCES[kind], f"applied-{number}", written(kind, f"applied-{number}", spec), namespace)
         again = await client.apply(RESOURCES[kind], f"applied-{number}", written(kind, f"applied-{number}", spec), namespace)
         assert applied["spec"] == again["spec"]
+        change: Document = {"refresh": False} if kind == "Token" else {"template": {"metadata": {"labels": {"changed": "yes"}}}}
+        await client.patch(RESOURCES[kind], f"applied-{number}", {"spec": change}, namespace)
         read_back = read(kind, msgspec.convert(applied, Written))
         assert not isinstance(read_back, list), read_back
 
