@@ -31,7 +31,7 @@ def words(tmp_path: Path) -> object:
 
 
 SLURMD = ("-Z", "--conf-server", "c-controller.slurm:6817", "--conf", "Features=a,b Gres=gpu:1")
-START = ["slurmd", "-D", "-Z", "--conf-server", "c-controller.slurm:6817", "--conf"]
+START = ["slurmd", "--systemd", "-Z", "--conf-server", "c-controller.slurm:6817", "--conf"]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,13 @@ def test_slurmd_is_told_what_the_pod_may_not_use(words, environment: dict[str, s
 def test_what_the_conf_says_itself_stays(words, written: str) -> None:  # type: ignore[no-untyped-def]
     said = "Features=a CoreSpecCount=1 MemSpecLimit=5 Topology=t:s"
     given = (written, said) if written == "--conf" else (written,)
-    assert words("slurmd", "-Z", *given, POD_CPUS="2", POD_MEMORY="1000", POD_TOPOLOGY="t:other") == ["slurmd", "-D", "-Z", "--conf", said]
+    assert words("slurmd", "-Z", *given, POD_CPUS="2", POD_MEMORY="1000", POD_TOPOLOGY="t:other") == [
+        "slurmd",
+        "--systemd",
+        "-Z",
+        "--conf",
+        said,
+    ]
 
 
 @pytest.mark.parametrize("empty", ["Topology=", "Topology='\"$SLINKY_TOPOLOGY\"'"])
@@ -68,7 +74,7 @@ def test_an_empty_topology_does_not_swallow_the_word_after_it(words, empty: str)
 def test_an_option_and_its_value_may_come_as_one_word(words) -> None:  # type: ignore[no-untyped-def]
     assert words("slurmd", "-Z", "--conf-server c:6817", "--conf 'Features=a'") == [
         "slurmd",
-        "-D",
+        "--systemd",
         "-Z",
         "--conf-server",
         "c:6817",
@@ -78,13 +84,13 @@ def test_an_option_and_its_value_may_come_as_one_word(words) -> None:  # type: i
 
 
 def test_slurmd_without_a_conf_gets_none(words) -> None:  # type: ignore[no-untyped-def]
-    assert words("slurmd", "-Z") == ["slurmd", "-D", "-Z"]
+    assert words("slurmd", "-Z") == ["slurmd", "--systemd", "-Z"]
 
 
 def test_slurmctld_finds_the_folder_of_its_state(words, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     conf = tmp_path / "slurm.conf"
     conf.write_text(f"ClusterName=x\nStateSaveLocation={tmp_path}/state/x\n")
-    assert words("slurmctld", "-v", SLURM_CONF=str(conf), RUNTIME_DIRECTORY=str(tmp_path / "run")) == ["slurmctld", "-D", "-v"]
+    assert words("slurmctld", "-v", SLURM_CONF=str(conf), RUNTIME_DIRECTORY=str(tmp_path / "run")) == ["slurmctld", "--systemd", "-v"]
     assert (tmp_path / "state/x").is_dir()
 
 
@@ -92,8 +98,38 @@ def test_slurmrestd_gets_its_words_as_they_are(words) -> None:  # type: ignore[n
     assert words("slurmrestd", "-s", "openapi/slurmctld", "0.0.0.0:6820") == ["slurmrestd", "-s", "openapi/slurmctld", "0.0.0.0:6820"]
 
 
+FORKS = """#!/usr/bin/python3 -I
+import os, signal, socket, sys, time
+def say(text):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+        to.sendto(text, os.environ["NOTIFY_SOCKET"])
+if not os.fork():
+    say(b"READY=1\\nMAINPID=%d" % os.getpid())
+    print(os.getpid(), flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+    time.sleep(60)
+time.sleep(0.3)
+"""
+
+
+def test_a_daemons_parent_follows_it_into_its_next_process(tmp_path: Path) -> None:
+    """The first one ends, and the parent stays; what ends the parent reaches the second, whose code is the parent's."""
+    daemon = tmp_path / "daemon"
+    daemon.write_text(FORKS)
+    daemon.chmod(0o755)
+    process = subprocess.Popen([FILES / "notified", str(daemon)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    second = int(process.stdout.readline())
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.6)
+    assert Path(f"/proc/{second}").exists()
+    process.terminate()
+    assert process.wait(20) == 7
+    process.stdout.close()
+
+
 def test_every_script_is_sound_for_a_plain_shell() -> None:
     for script in FILES.iterdir():
-        if script.suffix != ".c":
+        if script.suffix != ".c" and script.name != "notified":
             subprocess.run(["sh", "-n", str(script)], check=True, timeout=20)
             assert os.access(script, os.X_OK)

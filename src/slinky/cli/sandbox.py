@@ -37,7 +37,7 @@ def named(command: Command) -> Command:
     return click.option("--name", default="default", show_default=True, envvar="SLINKY_SANDBOX", help="Which sandbox.")(command)
 
 
-@click.group(cls=LazyGroup, elsewhere={"bridge": "slinky.cli.sandbox_bridge:bridge"})
+@click.group(cls=LazyGroup, elsewhere={"bridge": "slinky.cli.sandbox_bridge:bridge", "operator": "slinky.cli.sandbox_operator:operator"})
 def sandbox() -> None:
     """A real Kubernetes and a real Slurm on this machine, with no container engine.
 

@@ -62,7 +62,7 @@ class Heads:
             applied = await self._site.applier.apply(objects, owner_of(kind, found))
         except ApplyError as error:
             raise Trouble("Refused", f"Kubernetes refuses {error}") from error
-        self._site.statuses.made(kind, found, applied.created)
+        self._site.statuses.made(kind, found, applied)
 
     # Controller
 
@@ -130,7 +130,7 @@ class Heads:
             return settled("the cluster's head is elsewhere", "External")
         if not cluster.is_current:
             return under_way("SlurmNotAnswering", f"Slurm does not answer: {cluster.problem}")
-        return settled("the cluster's head is elsewhere, and answers", "External")
+        return settled("the cluster's head is elsewhere, and answers", "Answers")
 
     def _controller_standing(self, pods: Standing, view: ClusterView, progress: Progress, key: Key) -> Standing:
         if not pods[READY].status or pods[PROGRESSING].status or pods[DEGRADED].status:

@@ -64,6 +64,7 @@ class Passes:
             *(followed.subscribe(self._child_changed, replay=False) for followed in watches.children.values()),
             watches.pods.subscribe(self._pod_changed, replay=False),
             self._site.clusters.on_standing(self._slurm_changed),
+            self._site.clusters.on_change(lambda key, _names: self.reconfiguring.nodes_changed(key)),
         ]
         watches.files.changed = self._file_changed
         try:
@@ -79,6 +80,8 @@ class Passes:
         old, new = change.old, change.new
         if old is not None and new is not None and _says_the_same(old, new):
             return
+        if new is None and old is not None:
+            self._site.applier.forget(old.metadata.uid)
         for found in (old, new):
             if found is not None:
                 for place in affected(kind, found, self._others):

@@ -18,7 +18,7 @@ from slinky.operator.configuration import mark_in
 from slinky.operator.site import Site
 from slinky.slurm import Node, RefusedError, SlurmError, UnsupportedError
 
-__all__ = ["ANNOTATION", "Progress", "Reconfiguring", "Step", "behind", "next_step", "started"]
+__all__ = ["ANNOTATION", "Progress", "Reconfiguring", "Step", "began", "behind", "next_step", "started"]
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Progress:
     touched_at: float = 0.0
     asked_at: float = 0.0
     asked: int = 0  # how often, for this configuration
-    before: dict[str, int] = field(default_factory=dict)  # since when each slurmd ran when slurmctld was last asked
+    before: Mapping[str, int] = field(default_factory=dict)  # since when each slurmd ran when slurmctld was last asked
     late: frozenset[str] = frozenset()  # those that still do
     since: float = 0.0
     problem: str = ""
@@ -77,6 +77,13 @@ def started(nodes: Mapping[str, Node]) -> dict[str, int]:
         and not node.is_external
         and not node.is_down
         and node.is_responding
+    }
+
+
+def began(nodes: Mapping[str, Node]) -> dict[str, int]:
+    """The same of all that ever had one: who does not answer now may come back as it was."""
+    return {
+        name: node.slurmd_start_time for name, node in nodes.items() if isinstance(node.slurmd_start_time, int) and node.slurmd_start_time
     }
 
 
@@ -133,6 +140,18 @@ class Reconfiguring:
         if progress is not None and not progress.is_done:
             self.queue.add(key)
 
+    def nodes_changed(self, key: Key) -> None:
+        """A slurmd that was away when the others were asked has come back with what it ran before: all are asked once more."""
+        progress, cluster = self._progress.get(key), self._site.clusters.get(*key)
+        if progress is None or cluster is None or not progress.is_done:
+            return
+        late = behind(progress.before, cluster.nodes)
+        if late:
+            log.info("%d nodes of %s came back with an older configuration: %s", len(late), key, ", ".join(sorted(late)[:5]))
+            self._progress[key] = Progress(progress.wanted, before=progress.before, late=late, since=self._now())
+            self.queue.add(key)
+            self._told(key)
+
     def wait_left(self, progress: Progress) -> float:
         """Until it is called late."""
         return progress.since + self._site.settings.slurm.reconfigure_seconds - self._now()
@@ -182,8 +201,8 @@ class Reconfiguring:
             progress.late = behind(progress.before, cluster.nodes)
         elif progress.running == progress.wanted and not progress.is_done:
             await cluster.look()
-            if not started(cluster.nodes):
-                progress.asked = 1  # nobody runs anything else
+            if all(node.is_external for node in cluster.nodes.values()):
+                progress.asked = 1  # there is no slurmd that could run anything else
         progress.problem = progress.problem if progress.problem.startswith("Slurm refuses") else ""
 
     async def _touch(self, key: Key, progress: Progress, uid: str) -> None:
@@ -197,7 +216,7 @@ class Reconfiguring:
 
     async def _ask(self, key: Key, progress: Progress, cluster: Cluster) -> None:
         await cluster.look()
-        progress.before = started(cluster.nodes)
+        progress.before = began(cluster.nodes)
         progress.asked += 1
         progress.asked_at = self._now()
         log.info("Slurm of %s is asked to reconfigure, time %d for %s", key, progress.asked, progress.wanted)
@@ -207,7 +226,7 @@ class Reconfiguring:
         except RefusedError as error:
             progress.problem = f"Slurm refuses the configuration: {error.description}; it goes on with the one before"
         progress.asked_at = self._now()
-        progress.late = frozenset(progress.before)
+        progress.late = behind(progress.before, cluster.nodes)
 
     @staticmethod
     def _now() -> float:

@@ -13,8 +13,8 @@ import msgspec
 
 from slinky.kube import Client, EventRecorder, NotFoundError, ObjectReference
 from slinky.kube.objects import Condition
-from slinky.operator.children import Child
-from slinky.operator.conditions import DEGRADED, READY, Standing, says_the_same, written
+from slinky.operator.applying import Applied
+from slinky.operator.conditions import DEGRADED, PROGRESSING, READY, Standing, says_the_same, written
 from slinky.operator.kinds import GROUP, VERSION, Written
 from slinky.operator.watching import RESOURCES
 
@@ -59,9 +59,20 @@ class Statuses:
             return
         self._tell(kind, found, before, standing)
 
-    def made(self, kind: str, found: Written, children: list[Child]) -> None:
-        for child in children:
+    def made(self, kind: str, found: Written, applied: Applied) -> None:
+        """What was done to its children, as far as people should hear of it."""
+        for child in applied.created:
             self.event(kind, found, "CreateSucceeded", f"{child.kind} {child.key.name} was created")
+        for child in applied.changed:
+            if child.kind in ("StatefulSet", "Deployment"):
+                self.event(
+                    kind,
+                    found,
+                    "UpdateSucceeded",
+                    f"{child.kind} {child.key.name} was changed: where its pod's template was, pods are made anew",
+                )
+        for child in applied.deleted:
+            self.event(kind, found, "DeleteSucceeded", f"{child.kind} {child.key.name} is no longer needed, and was deleted")
 
     def event(self, kind: str, found: Written, reason: str, note: str, *, warning: bool = False) -> None:
         log.info("%s %s: %s: %s", kind, found.key, reason, note)
@@ -75,5 +86,13 @@ class Statuses:
         if degraded is not None and degraded.status:
             if then is None or (then.status, then.reason, then.message) != ("True", degraded.reason, degraded.message):
                 self.event(kind, found, degraded.reason, degraded.message, warning=True)
-        elif ready is not None and ready.status and (READY not in held or held[READY].status != "True"):
+        elif _is_settled(standing) and ready is not None and not (_said(held, READY) == "True" and _said(held, PROGRESSING) == "False"):
             self.event(kind, found, "Ready", ready.message)
+
+
+def _is_settled(standing: Standing) -> bool:
+    return standing[READY].status and not standing[PROGRESSING].status if READY in standing and PROGRESSING in standing else False
+
+
+def _said(held: Mapping[str, Condition], type_: str) -> str:
+    return held[type_].status if type_ in held else ""

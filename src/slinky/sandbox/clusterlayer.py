@@ -30,6 +30,7 @@ PACKAGES = [
     "libnss-sss",
     "libpam-slurm-adopt",
     "libpam-sss",
+    "openssh-client",
     "openssh-server",
     "sackd",
     "slapd",
@@ -68,7 +69,8 @@ sed -i -E 's/^(session +)required( +pam_loginuid)/\\1optional\\2/' /etc/pam.d/*
 pam-auth-update --enable mkhomedir
 rm -rf /etc/ssh/sshd_config /etc/ssh/ssh_host_* /etc/ldap/slapd.d /var/lib/ldap/*
 for folder in /var/spool/slurmctld /var/spool/slurmd /var/log/slurm; do install -d -o {SLURM_ID} -g {SLURM_ID} $folder; done
-for folder in /run/slurmctld /run/slurmdbd /run/slurm; do install -d -o {SLURM_ID} -g {SLURM_ID} $folder; done
+rm -rf /run/slurm
+for folder in /run/slurmctld /run/slurmdbd; do install -d -o {SLURM_ID} -g {SLURM_ID} $folder; done
 rm -rf /etc/apt/sources.list.d/borrowed.list /etc/apt/preferences.d/borrowed /tmp/* /var/cache/* /var/lib/apt/lists/* /var/log/*
 rm -f /etc/resolv.conf /etc/hosts
 cd /usr/lib

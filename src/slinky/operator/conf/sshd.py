@@ -27,7 +27,7 @@ def login_sshd_config(loginset: LoginSet) -> str:
         f"Match User root\n    AuthorizedKeysCommand /usr/bin/cat {AUTHORIZED_KEYS}/authorized_keys\n    AuthorizedKeysCommandUser nobody\n"
     )
     keys = "".join(f"HostKey {HOST_KEYS}/{file}\n" for file in HOST_KEY_FILES)
-    return _joined(loginset.spec.extra_sshd_config, keys + _COMMON, root if loginset.spec.root_ssh_authorized_keys.strip() else "")
+    return _joined(loginset.spec.extra_sshd_config, keys + _COMMON, root)
 
 
 def worker_sshd_config(nodeset: NodeSet) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["LISTS", "Line", "Pair", "UnwritableValueError", "join_items", "joined", "line", "pairs_of", "parse", "render"]
+__all__ = ["LISTS", "Line", "Pair", "UnwritableValueError", "join_items", "joined", "line", "pairs_of", "parse", "render", "words"]
 
 LISTS = frozenset(
     key.lower()
@@ -36,6 +36,7 @@ _RECORDS = frozenset({"nodename", "partitionname", "nodeset", "downnodes", "fron
 _REPEATED = frozenset({"prolog", "epilog", "prologslurmctld", "epilogslurmctld"})
 
 _PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*([-+*/]?)=\s*(?:"([^"]*)"|(\S*))(?=\s|$)')
+_WORD = re.compile(r'([A-Za-z0-9_.]+)=("[^"]*"|\S*)')
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*$", re.IGNORECASE)
 
 
@@ -70,6 +71,11 @@ def line(**pairs: object) -> Line:
 
 def parse(text: str) -> list[Line]:
     return [_read(logical) for logical in _logical_lines(text) if logical.strip()]
+
+
+def words(text: str) -> list[Pair]:
+    """Parameters of one thing, a node or a partition, such as `Gres=gpu:8 Weight=10`: those without a value say nothing (Slurm would take the next word for it)."""
+    return [Pair(found[1], found[2].strip('"')) for found in _WORD.finditer(text) if found[2].strip('"')]
 
 
 def _logical_lines(text: str) -> Iterable[str]:
@@ -146,22 +152,29 @@ def join_items(values: Iterable[str]) -> str:
 
 
 def joined(ours: Sequence[Line], theirs: str, files: Mapping[str, str] | None = None) -> str:
-    """Our lines and an administrator's text; `files` are those that an Include in it may name."""
-    written = parse(theirs)
+    """Our lines and an administrator's text; `files` are those that an Include in it may name. Their lines stay as they wrote them, comments aside; lists stand at the end, where they win."""
+    texts = [logical.strip() for logical in _logical_lines(theirs) if logical.strip()]
+    written = [_read(text) for text in texts]
     known = [*written, *_included(written, files or {}, ())]
     settled = {pair.key.lower() for pair in pairs_of(known) if not pair.sign} - _REPEATED
     named = {(one.record.key.lower(), one.record.value) for one in known if one.record}
     kept = [one for one in ours if not _is_settled(one, settled, named)]
-    both = [one for one in ours if one.record is None and one.pairs and one.pairs[0].key.lower() in LISTS]
-    lists = {pair.key.lower(): pair.key for pair in (*pairs_of(both), *pairs_of(known)) if pair.key.lower() in LISTS}
-    ends = [
-        line(**{key: join_items(pair.value for pair in (*pairs_of(both), *pairs_of(known)) if pair.key.lower() == lower)})
-        for lower, key in lists.items()
-    ]
-    rest = [
-        Line(tuple(pair for pair in one.pairs if one.record or pair.key.lower() not in LISTS), one.include, one.rest) for one in written
-    ]
-    return "\n".join(filter(None, (render(kept), render(one for one in rest if any(one)), render(ends))))
+    rest = "".join(f"{text}\n" for one, text in zip(written, texts, strict=True) if not _list_key(one))
+    return "\n".join(filter(None, (render(kept), rest, render(_lists([*ours, *known])))))
+
+
+def _lists(lines: Sequence[Line]) -> Iterable[Line]:
+    """Each parameter that is a list, once, with what all lines say of it."""
+    values: dict[str, list[Pair]] = {}
+    for pair in pairs_of(lines):
+        if pair.key.lower() in LISTS:
+            values.setdefault(pair.key.lower(), []).append(pair)
+    return (line(**{pairs[0].key: join_items(pair.value for pair in pairs)}) for pairs in values.values())
+
+
+def _list_key(one: Line) -> bool:
+    """Whether the line says one parameter that is a list. (Slurm takes no second one on the same line.)"""
+    return len(one.pairs) == 1 and one.pairs[0].key.lower() in LISTS and not one.rest
 
 
 def _is_settled(one: Line, settled: set[str], named: set[tuple[str, str]]) -> bool:

@@ -14,7 +14,7 @@ from slinky.operator.kinds import Accounting
 from slinky.operator.kinds.accounting import StorageTls
 from slinky.operator.objects.meta import digest_of, metadata, pod_metadata, resource
 from slinky.operator.objects.network_policies import accounting_policy
-from slinky.operator.objects.pods import ETC_MOUNT, empty, etc_volume, jwks_file, key_file, pod_spec, tcp_probe, unprivileged, user
+from slinky.operator.objects.pods import ETC_MOUNT, connection, empty, etc_volume, jwks_file, key_file, pod_spec, probes, unprivileged, user
 from slinky.operator.objects.services import service
 from slinky.operator.objects.view import AccountingView
 
@@ -75,7 +75,7 @@ def _pod(accounting: Accounting, slurm: tuple[str, str], jwt: tuple[str, str]) -
         "name": "slurmdbd",
         "ports": [{"name": "slurmdbd", "containerPort": names.SLURMDBD_PORT, "protocol": "TCP"}],
         # It listens once the database has answered: a probe that restarts it would not bring the database back.
-        "readinessProbe": tcp_probe("slurmdbd"),
+        "readinessProbe": probes(connection("slurmdbd"))["readinessProbe"],
         "securityContext": unprivileged(),
         "volumeMounts": [
             ETC_MOUNT,

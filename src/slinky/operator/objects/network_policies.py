@@ -4,10 +4,12 @@ What must stay true: nothing that Slurm needs is cut. Within a cluster everyone 
 narrow. Policies add up: what a site needs beyond these, it allows with one of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from slinky.operator import labels, names
+from slinky.operator.conf.slurmdbd import slurmdbd_conf
+from slinky.operator.conf.text import pairs_of, parse
 from slinky.operator.kinds import Accounting, LoginSet, RestApi, ServiceTemplate
 from slinky.operator.objects.meta import Maker, metadata, resource
 from slinky.operator.objects.view import AccountingView, ClusterView
@@ -59,28 +61,28 @@ def login_policy(loginset: LoginSet, site: ClusterView) -> dict[str, Any]:
 
 
 def accounting_policy(accounting: Accounting, site: AccountingView) -> dict[str, Any]:
-    """In: daemons and commands of clusters in the namespace. Out: names, the database, and slurmctld, which is told of changes."""
+    """In: daemons and commands of clusters in the namespace. Out: pods, and beyond them no more than it needs."""
     selector = labels.accounting_labels(accounting)
     daemons = {"key": labels.APP, "operator": "In", "values": ["login", "slurmctld", "slurmd", "slurmrestd"]}
     callers = None if _is_open(accounting.spec.service) else [{"podSelector": {"matchExpressions": [daemons]}}]
-    storage = accounting.spec.storage_config
-    out: list[Rule] = [
-        {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]},
-        {"ports": [{"port": storage.port if storage else 3306, "protocol": "TCP"}]},
-        {"ports": [{"port": names.SLURMCTLD_PORT, "protocol": "TCP"}], "to": [_pods({labels.APP: "slurmctld"})]},
-    ]
-    elsewhere = {
-        one.spec.external_config.port or names.SLURMCTLD_PORT for one in site.controllers if one.spec.external and one.spec.external_config
-    }
-    out += [{"ports": [{"port": port, "protocol": "TCP"}]} for port in sorted(elsewhere)]
     return _policy(
         accounting,
         names.accounting(accounting.metadata.name),
         {**selector, labels.COMPONENT: "accounting"},
         selector,
         [_to_port(names.SLURMDBD_PORT, callers)],
-        out,
+        [{"to": [{"namespaceSelector": {}}]}, {"ports": list(_beyond(accounting, site))}],
     )
+
+
+def _beyond(accounting: Accounting, site: AccountingView) -> Iterable[Rule]:
+    """Ports that slurmdbd may reach beyond the cluster's pods: of names, of the database, of a slurmctld elsewhere. (Within, a policy sees the ports behind Services, which nobody told us.)"""
+    yield from ({"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP"))
+    written = pairs_of(parse(slurmdbd_conf(accounting, "")))
+    ports = {int(pair.value) for pair in written if pair.key.lower() == "storageport" and pair.value.isdecimal()}
+    elsewhere = (one.spec.external_config for one in site.controllers if one.spec.external)
+    ports |= {where.port or names.SLURMCTLD_PORT for where in elsewhere if where}
+    yield from ({"port": port, "protocol": "TCP"} for port in sorted(ports))
 
 
 def _policy(

@@ -4,7 +4,7 @@ What must stay true: no pod has a ServiceAccount's token; every daemon but slurm
 subPath, so that the kubelet brings a change into a running pod.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from slinky.operator import names
@@ -15,12 +15,14 @@ from slinky.operator.overlay import lay_over
 __all__ = [
     "ETC_MOUNT",
     "config_files",
+    "connection",
     "empty",
     "etc_volume",
+    "jwks_file",
     "key_file",
+    "page",
     "pod_spec",
-    "probe",
-    "tcp_probe",
+    "probes",
     "unprivileged",
     "user",
 ]
@@ -49,13 +51,23 @@ def unprivileged() -> dict[str, Any]:
     }
 
 
-def probe(path: str, port: str, **more: int) -> dict[str, Any]:
-    """Of Slurm's own health pages, which the daemons serve on the port they speak on."""
-    return {"httpGet": {"path": path, "port": port}, "periodSeconds": 10, **more}
+def probes(handler: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """A daemon has five minutes to start (slurmctld reads its state, slurmd waits for slurmctld) and one to answer; it is asked often, so that it is used as soon as it is ready."""
+    return {
+        "startupProbe": handler("/livez") | {"periodSeconds": 5, "failureThreshold": 60},
+        "livenessProbe": handler("/livez") | {"periodSeconds": 10, "failureThreshold": 6},
+        "readinessProbe": handler("/readyz") | {"periodSeconds": 5},
+    }
 
 
-def tcp_probe(port: str, **more: int) -> dict[str, Any]:
-    return {"tcpSocket": {"port": port}, "periodSeconds": 10, **more}
+def page(port: str) -> Callable[[str], dict[str, Any]]:
+    """Slurm's own health pages, which slurmctld and slurmd serve on the port they speak on."""
+    return lambda path: {"httpGet": {"path": path, "port": port}}
+
+
+def connection(port: str) -> Callable[[str], dict[str, Any]]:
+    """slurmrestd and slurmdbd have no such pages: whether they take a connection."""
+    return lambda _: {"tcpSocket": {"port": port}}
 
 
 def empty(name: str, *, memory: bool = False) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from slinky.operator.conf.text import pairs_of, parse
 from slinky.operator.kinds import RestApi
 from slinky.operator.objects.meta import digest_of, metadata, pod_metadata, resource
 from slinky.operator.objects.network_policies import restapi_policy
-from slinky.operator.objects.pods import ETC_MOUNT, config_files, empty, etc_volume, pod_spec, tcp_probe, unprivileged, user
+from slinky.operator.objects.pods import ETC_MOUNT, config_files, connection, empty, etc_volume, pod_spec, probes, unprivileged, user
 from slinky.operator.objects.services import service
 from slinky.operator.objects.view import ClusterView
 
@@ -72,9 +72,7 @@ def _pod(restapi: RestApi, site: ClusterView) -> dict[str, Any]:
             {"name": "SLURMRESTD_SECURITY", "value": "disable_unshare_files,disable_unshare_sysv"},
         ],
         "ports": [{"name": "slurmrestd", "containerPort": names.SLURMRESTD_PORT, "protocol": "TCP"}],
-        "startupProbe": tcp_probe("slurmrestd", failureThreshold=6),
-        "livenessProbe": tcp_probe("slurmrestd", failureThreshold=6),
-        "readinessProbe": tcp_probe("slurmrestd"),
+        **probes(connection("slurmrestd")),
         "securityContext": unprivileged(),
         "volumeMounts": [ETC_MOUNT, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - of the pod
     }

@@ -8,9 +8,9 @@ from typing import Any
 
 from slinky.kube.quantities import mebibytes, quantity, whole
 from slinky.operator import labels, names
-from slinky.operator.conf.text import Line, Pair, join_items, parse, render
+from slinky.operator.conf.text import Line, Pair, render, words
 from slinky.operator.kinds import NodeSet
-from slinky.operator.objects.pods import ETC_MOUNT, empty, etc_volume, key_file, probe
+from slinky.operator.objects.pods import ETC_MOUNT, empty, etc_volume, key_file, page, probes
 from slinky.operator.objects.view import ClusterView, slurm_key
 
 __all__ = ["node_parameters", "slurmd_container", "worker_volumes"]
@@ -34,9 +34,7 @@ def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
             {"name": "slurmd", "containerPort": names.SLURMD_PORT, "protocol": "TCP"},
             *([{"name": "ssh", "containerPort": names.SSH_PORT, "protocol": "TCP"}] if ssh else []),
         ],
-        "startupProbe": probe("/livez", "slurmd", failureThreshold=6),
-        "livenessProbe": probe("/livez", "slurmd", failureThreshold=6),
-        "readinessProbe": probe("/readyz", "slurmd"),
+        **probes(page("slurmd")),
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", _STOPPING]}}},
         "securityContext": {"privileged": True, "capabilities": {"add": ["BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"]}},
         "volumeMounts": [
@@ -49,9 +47,10 @@ def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
 
 def node_parameters(nodeset: NodeSet) -> str:
     """What the Slurm node is beyond what slurmd sees of its machine: always the NodeSet's name as a feature, by which partitions find it."""
-    written = [pair for one in parse(nodeset.spec.extra_conf) for pair in one.pairs]
-    features = join_items([nodeset.metadata.name, *(pair.value for pair in written if _is_feature(pair))])
-    rest = [pair for pair in written if not _is_feature(pair) and not (pair.key.lower() == "topology" and not pair.value)]
+    written = words(nodeset.spec.extra_conf)
+    named = (feature.strip() for pair in written if _is_feature(pair) for feature in pair.value.split(","))
+    features = ",".join(dict.fromkeys(filter(None, (nodeset.metadata.name, *named))))
+    rest = [pair for pair in written if not _is_feature(pair)]
     return render([Line((Pair("Features", features), *rest))]).strip()
 
 

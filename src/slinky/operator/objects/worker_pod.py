@@ -77,13 +77,12 @@ def worker_pod(nodeset: NodeSet, view: ClusterView, *, ordinal: int | None, node
 
 
 def _labels(nodeset: NodeSet, name: str, host: str, ordinal: int | None, revision: str) -> dict[str, str]:
-    index = {labels.POD_INDEX: str(ordinal)} if ordinal is not None else {}
+    more = {labels.POD_INDEX: "" if ordinal is None else str(ordinal), labels.POD_HOSTNAME: host}
     return {
         **labels.worker_labels(nodeset),
         labels.POD_NAME: name,
-        labels.POD_HOSTNAME: host,
         labels.REVISION: revision,
-        **index,
+        **{key: value for key, value in more.items() if value},
     }
 
 
