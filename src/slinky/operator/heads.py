@@ -143,8 +143,8 @@ class Heads:
             return settled("slurmctld runs, and all daemons run the configuration as written")
         cluster = self._site.clusters.get(*key)
         late = self._reconfiguring.wait_left(progress)
-        if progress.problem.startswith("Slurm refuses"):
-            return broken("ConfigurationRefused", progress.problem)
+        if progress.refused:
+            return broken("ConfigurationRefused", progress.problem, ready=True)
         if late <= 0:
             return broken("ConfigurationNotTaken", progress.describe())
         self._site.look_later(Place(key.namespace, "Controller", key.name), late + 1.0)

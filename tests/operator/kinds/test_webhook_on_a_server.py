@@ -62,10 +62,9 @@ class Webhook:
         ]
 
     async def start(self, client: Client) -> None:
-        log = (self._folder / "admission.log").open("ab")
-        self._process = await asyncio.create_subprocess_exec(
-            *self._words(self.kubeconfig, "admission", "--health-port", str(self._health)), stdout=log, stderr=log
-        )
+        words = self._words(self.kubeconfig, "admission", "--health-port", str(self._health))
+        with (self._folder / "admission.log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(*words, stdout=log, stderr=log)
         await until("the webhook was ready", self._ready)
         await until("the API server called it", lambda: self._refuses(client))
 
@@ -203,13 +202,13 @@ async def manifests_of_the_original_are_taken(webhook: Webhook) -> None:
 
 
 def _applied_and_deleted(sandbox: Sandbox, text: str) -> None:
-    for words in (["apply", "--server-side", "-f", "-"], ["apply", "--server-side", "-f", "-"], ["delete", "--wait=true", "-f", "-"]):
-        command = ["kubectl", *words]
+    for number, words in enumerate((["apply", "--server-side"], ["apply", "--server-side"], ["delete", "--wait=true"])):
+        command = ["kubectl", *words, "-f", "-"]
         done = subprocess.run(
             command, env=os.environ | sandbox.exports(), input=text, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stderr
-        if words[0] == "apply" and "name: slurm-auth-jwths256" in text:
+        if number == 0 and "jwtHs256KeyRef" in text:
             assert "Warning: spec.jwtHs256KeyRef is the older name of jwtKeyRef" in done.stderr
 
 
