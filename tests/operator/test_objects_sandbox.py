@@ -1,6 +1,7 @@
 """What is made of custom resources, judged by those it is made for: the real API server takes every object, strictly; real slurmctld, slurmd and slurmrestd start with the files and arguments of the golden cases."""
 
 import asyncio
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from slinky.operator import names
 from slinky.operator.conf import all_files, slurm_conf
 from slinky.operator.conf.text import joined, parse
 from slinky.operator.objects.view import ClusterView
+from slinky.sandbox.certificates import Authority
 from slinky.sandbox.handle import Sandbox
 from tests.operator.real_slurm import Run, Verdict, words
 from tests.operator.test_golden import CASES, Case
@@ -144,3 +146,48 @@ ask 6820 /slurm/v0.0.45/partitions/ "X-SLURM-USER-NAME: root" "X-SLURM-USER-TOKE
     assert "DYNAMIC_NORM" in verdict.told
     assert verdict.told.count("204 NO CONTENT") == 4, verdict.told
     assert "HTTP/1.1 200 OK" in verdict.told, verdict
+
+
+def test_slurmdbd_opens_its_database_by_tls_with_a_password_of_difficult_letters(tmp_path: Path) -> None:
+    """The database takes this user by TLS only, and by no other certificate."""
+    case = Case(next(folder for folder in CASES if folder.name == "accounting"))
+    secret = next(made for made in case.made() if made["kind"] == "Secret")
+    written = base64.b64decode(secret["data"]["slurmdbd.conf"]).decode()
+    conf = joined(parse(written), "StorageHost=db.example.org\nStoragePort=3306\n").replace(
+        "SSL_CIPHER=AES256", "SSL_CIPHER=TLS_AES_256_GCM_SHA384"
+    )
+    authority = Authority.create(tmp_path / "ca")
+    authority.issue("server", "db.example.org", hosts=("db.example.org",))
+    authority.issue("client", "slurmdbd")
+    pems = {path.name: path.read_text() for path in (tmp_path / "ca").iterdir() if path.suffix in (".crt", ".key")}
+    files = {
+        "slurmdbd.conf": conf,
+        "storage-ca.pem": pems["ca.crt"],
+        "storage-cert.pem": pems["client.crt"],
+        "storage-key.pem": pems["client.key"],
+    }
+    files |= {"server.crt": pems["server.crt"], "server-key.pem": pems["server.key"]}
+    password = case.around.password.replace("\\", "\\\\")
+    script = f"""
+cd /tmp
+mkdir -p /var/spool/my /run/mysqld
+chown mysql /var/spool/my /run/mysqld
+mariadb-install-db --no-defaults --user=mysql --datadir=/var/spool/my --skip-test-db > /tmp/out/install 2>&1
+mariadbd --no-defaults --user=mysql --datadir=/var/spool/my --socket=/run/mysqld/socket --bind-address=127.0.0.1 --innodb-snapshot-isolation=OFF \
+  --ssl-ca=/etc/slurm/storage-ca.pem --ssl-cert=/etc/slurm/server.crt --ssl-key=/etc/slurm/server-key.pem > /tmp/out/mariadb 2>&1 &
+until_told mariadb "ready for connections"
+mariadb --no-defaults -S /run/mysqld/socket <<'END'
+CREATE DATABASE slurm_acct_db;
+CREATE USER slurm@'%' IDENTIFIED BY '{password}' REQUIRE X509;
+GRANT ALL ON slurm_acct_db.* TO slurm@'%';
+END
+chown root:slurm /etc/slurm/slurmdbd.conf /etc/slurm/storage-*.pem
+chmod 640 /etc/slurm/slurmdbd.conf /etc/slurm/storage-*.pem
+mkdir -p /run/slurmdbd && chown slurm /run/slurmdbd
+as slurm slurmdbd -D > /tmp/out/slurmdbd 2>&1 &
+until_told slurmdbd "slurmdbd version .* started\\|fatal\\|mysql_real_connect failed"
+mariadb --no-defaults -S /run/mysqld/socket -e "select user, ssl_type from mysql.user where user = 'slurm'; show processlist"
+"""
+    verdict = Run(tmp_path / "host", files, script, host="a-accounting-0", names=["db.example.org"], start="").verdict()
+    assert " started" in verdict.logs.get("slurmdbd", ""), verdict
+    assert "slurm_acct_db" in verdict.told
