@@ -107,6 +107,13 @@ async def test_a_neighbour_is_looked_at() -> None:
     assert "NodeSet other of the same cluster" in (await Site(neighbours=beside).ask("NodeSet", LEAST["NodeSet"])).message
 
 
+async def test_a_change_is_refused_for_a_neighbour_only_if_it_brings_the_trouble() -> None:
+    site = Site(neighbours=Neighbours(nodesets=[made("NodeSet", "other", template={"spec": {"hostname": "one-"}})]))
+    assert (await site.ask("NodeSet", LEAST["NodeSet"] | {"replicas": 3}, before=LEAST["NodeSet"])).allowed
+    elsewhere = LEAST["NodeSet"] | {"template": {"spec": {"hostname": "two-"}}}
+    assert not (await site.ask("NodeSet", LEAST["NodeSet"], before=elsewhere)).allowed
+
+
 async def test_a_controllers_files_are_looked_at_and_missing_ones_are_told() -> None:
     spec = {"configFileRefs": [{"name": "files"}, {"name": "later"}], "accountingRef": {"name": "nowhere"}}
     answer = await Site(files={"files": ["gres.conf"]}).ask("Controller", spec)

@@ -29,6 +29,7 @@ def operator(bare: Cluster) -> Iterator[Started]:
 @pytest.fixture(scope="module")
 def cluster(bare: Cluster, operator: Started) -> Cluster:
     """All of it ready, and all workers idle."""
+    assert "the operator runs" in operator.said
     bare.apply(EXAMPLES / "ldap.yaml", EXAMPLES / "cluster.yaml")
     for kind, name in (
         ("controller", "slurm"),

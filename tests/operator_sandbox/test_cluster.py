@@ -11,6 +11,20 @@ from tests.operator_sandbox.cluster import EXAMPLES, Cluster
 pytestmark = pytest.mark.sandbox
 
 
+def token_of(cluster: Cluster) -> str:
+    return base64.b64decode(cluster.get("secret", "alice-jwt-alice")["data"]["SLURM_JWT"]).decode()
+
+
+@pytest.fixture(scope="module")
+def first_token(cluster: Cluster) -> str:
+    """Asked for at the beginning, as the shortest that may be asked for lives a minute."""
+    shortest = (EXAMPLES / "token.yaml").read_text().replace("lifetime: 15m", "lifetime: 60s")
+    cluster.kubectl("apply", "--filename=-", written=shortest)
+    cluster.until("there was a token", lambda: token_of(cluster))
+    return token_of(cluster)
+
+
+@pytest.mark.usefixtures("first_token")
 def test_a_job_from_the_login_node_runs_and_is_accounted(cluster: Cluster) -> None:
     job = cluster.submit("hostname; sleep 1", "--job-name=first")
     assert cluster.until_job(job, "COMPLETED")["ExitCode"] == "0:0"
@@ -111,20 +125,32 @@ def test_changes_of_files_are_applied_while_jobs_run(cluster: Cluster) -> None:
     cluster.login("scancel", str(job))
 
 
-def test_a_token_is_kept_fresh_and_is_good(cluster: Cluster) -> None:
-    cluster.apply(EXAMPLES / "token.yaml")
-    cluster.patch("token", "alice", {"spec": {"lifetime": "20s"}})
+def test_a_configuration_that_cannot_be_read_harms_nothing(cluster: Cluster) -> None:
+    """slurmctld goes on with the one before, the Controller says so, and once it is mended new workers start with it."""
+    job = cluster.submit("sleep 600", "--nodelist=compute-0", "--ntasks=1")
+    cluster.until_job(job, "RUNNING")
+    before = cluster.get("pod", "slurm-controller-0")
+    extra = cluster.get("controller", "slurm")["spec"]["extraConf"]
+    cluster.patch("controller", "slurm", {"spec": {"extraConf": f"{extra}SchedulerTyp=sched/backfill\n"}})
+    cluster.until("the Controller said so", lambda: cluster.condition("controller", "slurm", "Degraded")[0] == "True")
+    assert cluster.job(job)["JobState"] == "RUNNING"
+    cluster.patch("controller", "slurm", {"spec": {"extraConf": extra}})
+    cluster.until("it was as written again", lambda: cluster.condition("controller", "slurm", "Degraded")[0] == "False")
+    cluster.kubectl("delete", "pod", "compute-1")
+    cluster.until(
+        "a new worker took a job", lambda: cluster.login("srun", "--immediate=2", "--nodelist=compute-1", "hostname").strip() == "compute-1"
+    )
+    after = cluster.get("pod", "slurm-controller-0")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["containerStatuses"][0]["restartCount"] == before["status"]["containerStatuses"][0]["restartCount"]
+    assert cluster.job(job)["JobState"] == "RUNNING"
+    cluster.login("scancel", str(job))
 
-    def token() -> str:
-        return base64.b64decode(cluster.get("secret", "alice-jwt-alice")["data"]["SLURM_JWT"]).decode()
 
-    cluster.until("there was a token", token)
-    first = token()
-    claims = json.loads(base64.urlsafe_b64decode(first.split(".")[1] + "=="))
-    assert claims["sun"] == "alice"
-    cluster.until("it was made anew in time", lambda: token() != first, 40)
-    said = cluster.login("env", "-u", "SLURM_CONF", f"SLURM_JWT={token()}", "srun", "--version")
-    assert "slurm" in said
+def test_a_token_is_kept_fresh_and_is_good(cluster: Cluster, first_token: str) -> None:
+    assert json.loads(base64.urlsafe_b64decode(first_token.split(".")[1] + "=="))["sun"] == "alice"
+    cluster.until("it was made anew in time", lambda: token_of(cluster) != first_token, 80)
+    assert cluster.login("env", f"SLURM_JWT={token_of(cluster)}", "scontrol", "ping", user="bob").split()[-1] == "UP"
     owner = cluster.get("secret", "alice-jwt-alice")["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"]) == ("Token", "alice")
     cluster.kubectl("delete", "token", "alice")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.operator_sandbox.cluster import Cluster
+from tests.operator_sandbox.cluster import EXAMPLES, Cluster
 
 pytestmark = pytest.mark.sandbox
 
@@ -38,7 +38,7 @@ def test_scaling_to_zero_and_back_lets_a_job_end_first(cluster: Cluster) -> None
 
 def test_a_new_image_under_load_loses_no_job(cluster: Cluster) -> None:
     cluster.until_idle("compute-0", "compute-1")
-    jobs = [cluster.submit("sleep 4", "--partition=compute", "--ntasks=1") for _ in range(16)]
+    jobs = [cluster.submit("sleep 4", "--partition=compute", "--ntasks=1") for _ in range(12)]
     cluster.patch("nodeset", "compute", {"spec": {"slurmd": {"image": "sandbox/slurmd:2"}}})
 
     def all_new() -> bool:
@@ -106,3 +106,10 @@ def test_a_nodeset_with_jobs_goes_when_they_have_ended(cluster: Cluster) -> None
     cluster.until("the NodeSet was gone", lambda: not cluster.get("nodeset", "small"))
     cluster.until("its partition was gone", lambda: "small" not in cluster.partitions(), 120)
     cluster.until("slurmctld ran on", lambda: cluster.login("scontrol", "ping"))
+
+
+async def test_workers_in_pods_join_a_slurm_that_runs_elsewhere(cluster: Cluster) -> None:
+    cluster.apply(EXAMPLES / "external.yaml")
+    cluster.until("the workers were ready", lambda: cluster.condition("nodeset", "burst", "Ready")[0] == "True")
+    srun = ["srun", "--partition=all", "--constraint=burst", "--nodes=2", "hostname"]
+    assert sorted((await cluster.sandbox.link.run("head", *srun)).split()) == ["burst-0", "burst-1"]

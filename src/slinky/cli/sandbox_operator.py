@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 
 import click
 
-from slinky.cli.bridge_options import run_until_told_to_end
 from slinky.cli.sandbox import named
 from slinky.cli.sandbox_bridge import only_one
+from slinky.cli.service import run_until_told_to_end
 from slinky.sandbox.errors import SandboxError, UsageError
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.operator import SandboxOperator, sandbox_operator

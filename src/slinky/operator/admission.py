@@ -1,7 +1,8 @@
 """The admission webhook's decisions about our kinds, and the objects' way from one version to another.
 
 Comes in: AdmissionRequests, and a look at what else is in the namespace. Goes out: a yes, or a refusal that names the object and each field that is wrong. What must stay true: a change that leaves the spec alone
-is never refused, nor one to an object that is being deleted (its finalizers must go); what is refused here is what `reading` and `validation` say, and nothing else.
+is never refused, nor one to an object that is being deleted (its finalizers must go); what is refused here is what `reading` and `validation` say, and nothing else; a neighbour that stands in the way counts whichever came first, unless it
+did so before the change.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from slinky.kube import AdmissionMetrics, AdmissionRequest, AdmissionResponse
 from slinky.operator.kinds import GROUP, KINDS, VERSION, Controller, Written
 from slinky.operator.kinds.reading import Problem, read
 from slinky.operator.settings import Settings
-from slinky.operator.validation import Neighbours, change_problems, file_problems, problems, warnings
+from slinky.operator.validation import Neighbours, change_problems, file_problems, neighbour_problems, problems, warnings
 from slinky.operator.validation.files import referenced
 
 __all__ = ["CONVERT", "VALIDATE", "Surroundings", "Validator", "convert"]
@@ -66,10 +67,13 @@ class Validator:
         found = read(kind, written)
         if isinstance(found, list):
             return _refused(request, written.metadata.name, found)
-        told = list(change_problems(old, found)) if before and not isinstance(old := _read_before(kind, before), list) else []
+        old = _read_before(kind, before) if before else None
+        told = change_problems(old, found) if old else []
         namespace = request.namespace
         neighbours, accountings = await asyncio.gather(self._surroundings.neighbours(namespace), self._surroundings.accountings(namespace))
-        told += problems(found, self._settings, neighbours)
+        told += problems(found, self._settings)
+        known = list(neighbour_problems(old, neighbours)) if old else []
+        told += [each for each in neighbour_problems(found, neighbours) if each not in known]
         warned = warnings(found, {each.metadata.name for each in neighbours.controllers}, accountings)
         if isinstance(found, Controller):
             names = sorted({reference.name for _, reference in referenced(found) if reference.name})
@@ -89,9 +93,10 @@ def _written(document: dict[str, Any]) -> Written | Problem:
 
 
 def _read_before(kind: str, document: dict[str, Any]) -> Any:
-    """What cannot be read has nothing that could be kept."""
+    """None where it cannot be read: there is nothing then that could be kept."""
     written = _written(document)
-    return [written] if isinstance(written, Problem) else read(kind, written)
+    found = None if isinstance(written, Problem) else read(kind, written)
+    return None if isinstance(found, list) else found
 
 
 def _refused(request: AdmissionRequest, name: str, told: list[Problem]) -> AdmissionResponse:

@@ -130,7 +130,7 @@ class Heads:
             return settled("the cluster's head is elsewhere", "External")
         if not cluster.is_current:
             return under_way("SlurmNotAnswering", f"Slurm does not answer: {cluster.problem}")
-        return settled("the cluster's head is elsewhere, and answers", "External")
+        return settled("the cluster's head is elsewhere, and answers", "Answers")
 
     def _controller_standing(self, pods: Standing, view: ClusterView, progress: Progress, key: Key) -> Standing:
         if not pods[READY].status or pods[PROGRESSING].status or pods[DEGRADED].status:
@@ -143,8 +143,8 @@ class Heads:
             return settled("slurmctld runs, and all daemons run the configuration as written")
         cluster = self._site.clusters.get(*key)
         late = self._reconfiguring.wait_left(progress)
-        if progress.problem.startswith("Slurm refuses"):
-            return broken("ConfigurationRefused", progress.problem)
+        if progress.refused:
+            return broken("ConfigurationRefused", progress.problem, ready=True)
         if late <= 0:
             return broken("ConfigurationNotTaken", progress.describe())
         self._site.look_later(Place(key.namespace, "Controller", key.name), late + 1.0)

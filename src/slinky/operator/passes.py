@@ -80,6 +80,8 @@ class Passes:
         old, new = change.old, change.new
         if old is not None and new is not None and _says_the_same(old, new):
             return
+        if new is None and old is not None:
+            self._site.applier.forget(old.metadata.uid)
         for found in (old, new):
             if found is not None:
                 for place in affected(kind, found, self._others):

@@ -26,8 +26,11 @@ ANNOTATION = "slinky.slurm.net/configuration"  # on slurmctld's pod: what the ku
 FILES_SECONDS = 1.5  # what a kubelet takes, as a rule, to bring the files once it was told
 AGAIN = Backoff(first=3.0, most=60.0, factor=1.6)
 LOOK_SECONDS = 1.0
+SOON, SELDOM_SECONDS = 5, 5.0  # after so many times it will not be a matter of seconds
 DAEMON_SECONDS = 20.0  # how long slurmds may take before slurmctld is asked once more
 WORKERS = 16
+NO_PARTICULAR_ERROR = -1  # Slurm's word for a file that it cannot read
+REFUSED = "slurmctld cannot read the configuration as written, and goes on with the one before; its log says which line"
 
 
 class Step(enum.Enum):
@@ -52,6 +55,7 @@ class Progress:
     late: frozenset[str] = frozenset()  # those that still do
     since: float = 0.0
     problem: str = ""
+    refused: bool = False  # slurmctld could not read it when it was last asked
     tells: bool = True  # whether this Slurm says what it runs (26.05 and later)
 
     @property
@@ -96,7 +100,7 @@ def behind(before: Mapping[str, int], nodes: Mapping[str, Node]) -> frozenset[st
 def next_step(progress: Progress, pod: str, now: float) -> tuple[Step, float]:
     """What is to be done, and after how many seconds to look again. `pod` is the UID of slurmctld's."""
     if progress.running == progress.wanted and (progress.is_done or (progress.asked and not progress.late)):
-        return Step.DONE, 0.0
+        return Step.DONE, 0.0  # what is seen counts, also where the answer to a request was lost
     if not progress.tells and progress.asked >= 2 and not progress.late:
         return Step.DONE, 0.0
     if progress.running != progress.wanted and pod and progress.touched != f"{pod} {progress.wanted}":
@@ -110,7 +114,8 @@ def next_step(progress: Progress, pod: str, now: float) -> tuple[Step, float]:
         patience = max(patience, DAEMON_SECONDS)
     if now >= progress.asked_at + patience:
         return Step.ASK, LOOK_SECONDS
-    return Step.WAIT, min(LOOK_SECONDS, progress.asked_at + patience - now)
+    look = LOOK_SECONDS if progress.asked < SOON else SELDOM_SECONDS
+    return Step.WAIT, min(look, progress.asked_at + patience - now)
 
 
 class Reconfiguring:
@@ -168,7 +173,7 @@ class Reconfiguring:
         try:
             wait = await self._advance(key, progress, cluster)
         except SlurmError as error:
-            progress.problem = f"Slurm does not answer: {error}"
+            progress.problem = REFUSED if progress.refused else f"Slurm does not answer: {error}"
             raise
         finally:
             if progress.is_done or progress.describe() != before:
@@ -182,7 +187,7 @@ class Reconfiguring:
         step, wait = next_step(progress, pod.metadata.uid if pod else "", self._now())
         match step:
             case Step.DONE:
-                progress.confirmed, progress.problem = progress.wanted, ""
+                progress.confirmed, progress.problem, progress.refused = progress.wanted, "", False
             case Step.TOUCH if pod is not None:
                 await self._touch(key, progress, pod.metadata.uid)
             case Step.ASK:
@@ -201,9 +206,9 @@ class Reconfiguring:
             progress.late = behind(progress.before, cluster.nodes)
         elif progress.running == progress.wanted and not progress.is_done:
             await cluster.look()
-            if not started(cluster.nodes):
-                progress.asked = 1  # nobody runs anything else
-        progress.problem = progress.problem if progress.problem.startswith("Slurm refuses") else ""
+            if all(node.is_external for node in cluster.nodes.values()):
+                progress.asked = 1  # there is no slurmd that could run anything else
+        progress.problem = REFUSED if progress.refused else ""
 
     async def _touch(self, key: Key, progress: Progress, uid: str) -> None:
         """The kubelet looks at a pod that was changed at once, and brings what its volumes should hold."""
@@ -222,9 +227,11 @@ class Reconfiguring:
         log.info("Slurm of %s is asked to reconfigure, time %d for %s", key, progress.asked, progress.wanted)
         try:
             await cluster.slurm.reconfigure()
-            progress.problem = ""
-        except RefusedError as error:
-            progress.problem = f"Slurm refuses the configuration: {error.description}; it goes on with the one before"
+            progress.problem, progress.refused = "", False
+        except SlurmError as error:
+            if not isinstance(error, RefusedError) and error.number != NO_PARTICULAR_ERROR:
+                raise
+            progress.problem, progress.refused = REFUSED, True
         progress.asked_at = self._now()
         progress.late = behind(progress.before, cluster.nodes)
 

@@ -4,6 +4,7 @@ Comes in: a client, and the namespaces. Goes out: the six kinds, their children,
 only the metadata is kept, and they are followed only in namespaces in which there is an object of ours.
 """
 
+import asyncio
 import builtins
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from slinky.kube import (
     NODES,
     PODS,
+    Backoff,
     Cache,
     Change,
     Client,
@@ -47,6 +49,7 @@ RESOURCES: Mapping[str, Resource[Written]] = {
 }
 DAEMONS = "app.kubernetes.io/name in (slurmctld,slurmdbd,slurmrestd,slurmd,login)"
 OWNER = "owner"
+BACKOFF = Backoff(first=0.5, most=15.0)
 BY_FILES = ("ConfigMap", "Secret")
 
 
@@ -143,11 +146,19 @@ class Watches:
         return {**kinds, "pods": self.pods, "nodes": self.nodes, **{kind.lower(): found for kind, found in self.children.items()}}
 
     async def _has(self, path: str) -> bool:
-        try:
-            await self._kube.raw("GET", path)
-        except NotFoundError:
-            return False
-        return True
+        """Whether the API server offers it. One that does not answer is waited for."""
+        failures = 0
+        while True:
+            try:
+                await self._kube.raw("GET", path)
+            except NotFoundError:
+                return False
+            except KubeError as error:
+                failures += 1
+                log.warning("waiting for Kubernetes: %s", error)
+                await asyncio.sleep(BACKOFF.seconds(failures))
+            else:
+                return True
 
     def _came_or_went(self, change: Change[Written]) -> None:
         namespace = change.key.namespace

@@ -8,7 +8,7 @@ import asyncio
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,10 @@ def python_on_the_head(sandbox: Sandbox) -> list[str]:
 class SandboxBridge(Processes):
     """The processes, by part: `run` and `admission`."""
 
-    def __init__(self, sandbox: Sandbox, settings: dict[str, Any], folder: Path) -> None:
-        super().__init__("bridge", folder)
+    def __init__(
+        self, sandbox: Sandbox, settings: dict[str, Any], folder: Path, before: Sequence[str] = (), host: str = "localhost"
+    ) -> None:
+        super().__init__("bridge", folder, before, host)
         self.settings = settings
         self.config = folder / "config.yaml"
         self.config.write_text(yaml.safe_dump(settings))

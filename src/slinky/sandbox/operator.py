@@ -34,6 +34,7 @@ def operator_settings(sandbox: Sandbox, **more: Any) -> dict[str, Any]:
         "namespace": "kube-system",
         "images": {name: f"sandbox/{name}:1" for name in ENTRY_POINTS if name != "slapd"},
         "slurm": {"fastestPoll": 0.3, "slowestPoll": 2.0},
+        "allowedTokenUsers": {"*": ["*"], "slurm": ["root"]},  # root's is for the bridge
         "leader": {"seconds": 8},  # who is killed here is missed soon
         "admission": {"url": f"https://{sandbox.record.addresses.head}:{port}", "port": port},
     }

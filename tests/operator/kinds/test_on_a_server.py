@@ -3,13 +3,16 @@
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from slinky.kube import Client, InvalidError, PatchKind, Resource, from_kubeconfig
-from slinky.operator.kinds import GROUP, KINDS, VERSION
+from slinky.operator.kinds import GROUP, KINDS, VERSION, KeyReference, NameReference, Written
+from slinky.operator.kinds.anatomy import fields_of, part_of
+from slinky.operator.kinds.reading import read
 from slinky.operator.kinds.schema import OFFERED
 from slinky.sandbox.handle import Sandbox
 from tests.conftest import CHECKOUT
@@ -60,7 +63,7 @@ def test_the_schemas_are_structural_and_all_names_are_ours(installed: Sandbox) -
         assert conditions.get("NonStructuralSchema", {"status": "False"})["status"] == "False", conditions
 
 
-async def test_defaults_are_filled_in_nulls_are_dropped_and_nothing_is_pruned(client: Client, namespace: str) -> None:
+async def test_defaults_are_filled_in_and_nothing_is_pruned(client: Client, namespace: str) -> None:
     spec: Document = {
         "ssh": None,
         "extraConf": None,
@@ -81,12 +84,43 @@ async def test_defaults_are_filled_in_nulls_are_dropped_and_nothing_is_pruned(cl
     assert found["mistake"] is True
     assert found["slurmd"] == spec["slurmd"]
     assert found["template"]["spec"] == {"hostname": "n-", "tolerations": []}
-    assert "ssh" not in found
+    assert found.get("ssh") is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_least_that_can_be_written_is_taken(client: Client, namespace: str, kind: str) -> None:
     await create(client, kind, "one", namespace)
+
+
+def nulls(part: type, required: Sequence[str] = ()) -> Document:
+    return {field.name: None for field in fields_of(part) if field.name not in required}
+
+
+def spec_type(kind: str) -> type:
+    found = next(part_of(field.type) for field in fields_of(KINDS[kind]) if field.name == "spec")
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_null_may_stand_wherever_nothing_could(client: Client, namespace: str, kind: str) -> None:
+    """As Helm writes them; also by server-side apply, which leaves them in."""
+    part, least = spec_type(kind), LEAST[kind]
+    specs = [nulls(part, tuple(least)) | least]
+    specs += [
+        least | {field.name: nulls(inner)}
+        for field in fields_of(part)
+        if field.name not in least and (inner := part_of(field.type)) and inner not in (KeyReference, NameReference)
+    ]
+    for number, spec in enumerate(specs):
+        await client.create(RESOURCES[kind], written(kind, f"created-{number}", spec), namespace)
+        applied = await client.apply(RESOURCES[kind], f"applied-{number}", written(kind, f"applied-{number}", spec), namespace)
+        again = await client.apply(RESOURCES[kind], f"applied-{number}", written(kind, f"applied-{number}", spec), namespace)
+        assert applied["spec"] == again["spec"]
+        change: Document = {"refresh": False} if kind == "Token" else {"template": {"metadata": {"labels": {"changed": "yes"}}}}
+        await client.patch(RESOURCES[kind], f"applied-{number}", {"spec": change}, namespace)
+        read_back = read(kind, msgspec.convert(applied, Written))
+        assert not isinstance(read_back, list), read_back
 
 
 REFUSED: list[tuple[str, Document, str]] = [

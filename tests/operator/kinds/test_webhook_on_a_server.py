@@ -1,4 +1,4 @@
-"""`slinky operator admission` as an admin runs it, before a real API server: what kubectl is told, and what happens while it is down."""
+"""`slinky operator admission` as an admin runs it, before a real API server, with the rights of examples/operator/admission-rbac.yaml: what kubectl is told, and what happens while it is down."""
 
 import asyncio
 import json
@@ -17,8 +17,9 @@ from slinky.kube import NAMESPACES, ApiError, Client, KubeError, PatchKind, Reso
 from slinky.operator.kinds import GROUP, VERSION
 from slinky.sandbox.bridge import free_port
 from slinky.sandbox.handle import Sandbox
+from tests.bridge_sandbox.test_rights import kubeconfig_of
 from tests.conftest import CHECKOUT
-from tests.operator.kinds.test_on_a_server import RESOURCES, create, installed, written
+from tests.operator.kinds.test_on_a_server import RESOURCES, create, installed, kubectl, written
 from tests.operator.validation.things import LEAST
 
 __all__ = ["installed"]
@@ -39,14 +40,15 @@ class Webhook:
         self.url = f"https://{sandbox.record.addresses.host}:{port}"
         self.settings: dict[str, Any] = {
             "namespaces": [namespace],
-            "namespace": namespace,
+            "namespace": "slinky",
             "allowedTokenUsers": {namespace: ["alice", "bob"]},
             "admission": {"url": self.url, "port": port, "secret": name, "configuration": name},
         }
         (folder / "config.yaml").write_text(yaml.safe_dump(self.settings))
+        self.kubeconfig = sandbox.kubeconfig
         self._process: asyncio.subprocess.Process | None = None
 
-    def _words(self, *words: str) -> list[str]:
+    def _words(self, kubeconfig: Path, *words: str) -> list[str]:
         return [
             sys.executable,
             "-m",
@@ -56,14 +58,13 @@ class Webhook:
             "--config",
             str(self._folder / "config.yaml"),
             "--kubeconfig",
-            str(self.sandbox.kubeconfig),
+            str(kubeconfig),
         ]
 
     async def start(self, client: Client) -> None:
-        log = (self._folder / "admission.log").open("ab")
-        self._process = await asyncio.create_subprocess_exec(
-            *self._words("admission", "--health-port", str(self._health)), stdout=log, stderr=log
-        )
+        words = self._words(self.kubeconfig, "admission", "--health-port", str(self._health))
+        with (self._folder / "admission.log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(*words, stdout=log, stderr=log)
         await until("the webhook was ready", self._ready)
         await until("the API server called it", lambda: self._refuses(client))
 
@@ -75,7 +76,9 @@ class Webhook:
 
     async def end(self) -> None:
         await self.stop()
-        await asyncio.to_thread(subprocess.run, self._words("webhooks", "--delete"), check=True, capture_output=True, timeout=60)
+        await asyncio.to_thread(
+            subprocess.run, self._words(self.sandbox.kubeconfig, "webhooks", "--delete"), check=True, capture_output=True, timeout=60
+        )
 
     async def _ready(self) -> bool:
         async with aiohttp.ClientSession() as session, session.get(f"http://localhost:{self._health}/readyz") as answer:
@@ -85,7 +88,8 @@ class Webhook:
         try:
             await client.raw(
                 "POST",
-                RESOURCES["NodeSet"].path(self.namespace) + "?dryRun=All",
+                RESOURCES["NodeSet"].path(self.namespace),
+                parameters={"dryRun": "All"},
                 body=written("NodeSet", "probe", LEAST["NodeSet"] | {"x": 1}),
             )
         except ApiError as error:
@@ -128,11 +132,13 @@ async def refusal(client: Client, kind: str, name: str, namespace: str, **spec: 
     return str(caught.value)
 
 
-async def test_what_kubectl_is_told_and_what_happens_while_the_webhook_is_down(client: Client, webhook: Webhook) -> None:
+async def test_what_kubectl_is_told_and_what_happens_while_the_webhook_is_down(client: Client, webhook: Webhook, tmp_path: Path) -> None:
     namespace = webhook.namespace
+    kubectl(webhook.sandbox, "apply", "-f", str(CHECKOUT / "examples/operator/admission-rbac.yaml"))
     # Made while there was no webhook: wrong, and there.
     await create(client, "NodeSet", "wrong", namespace, mistake=1)
     await client.patch(RESOURCES["NodeSet"], "wrong", {"metadata": {"finalizers": ["slinky.slurm.net/test"]}}, namespace)
+    webhook.kubeconfig = await kubeconfig_of(client, webhook.sandbox, "slurm-operator-admission", tmp_path)
     await webhook.start(client)
 
     await mistakes_are_refused(client, namespace)
@@ -196,13 +202,13 @@ async def manifests_of_the_original_are_taken(webhook: Webhook) -> None:
 
 
 def _applied_and_deleted(sandbox: Sandbox, text: str) -> None:
-    for words in (["apply", "--server-side", "-f", "-"], ["apply", "--server-side", "-f", "-"], ["delete", "--wait=true", "-f", "-"]):
-        command = ["kubectl", *words]
+    for number, words in enumerate((["apply", "--server-side"], ["apply", "--server-side"], ["delete", "--wait=true"])):
+        command = ["kubectl", *words, "-f", "-"]
         done = subprocess.run(
             command, env=os.environ | sandbox.exports(), input=text, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stderr
-        if words[0] == "apply" and "name: slurm-auth-jwths256" in text:
+        if number == 0 and "jwtHs256KeyRef" in text:
             assert "Warning: spec.jwtHs256KeyRef is the older name of jwtKeyRef" in done.stderr
 
 

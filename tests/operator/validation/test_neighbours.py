@@ -1,8 +1,12 @@
 """What is right by itself and wrong beside another object of the namespace."""
 
+import datetime as dt
+
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slinky.operator.kinds import NodeSet
 from slinky.operator.validation import Neighbours
 from slinky.operator.validation.neighbours import could_meet
 from tests.operator.validation.things import made, told
@@ -63,3 +67,16 @@ def test_a_loginset_and_a_nodeset_with_ssh_have_different_names() -> None:
     assert "both would have a ConfigMap same-ssh-config" in told(workers, Neighbours(loginsets=[login]))[0]
     assert "both would have a ConfigMap same-ssh-config" in told(login, Neighbours(nodesets=[workers]))[0]
     assert told(made("NodeSet", "same"), Neighbours(loginsets=[login])) == []
+
+
+def test_the_operator_blames_the_one_that_came_second() -> None:
+    def at(name: str, second: int) -> NodeSet:
+        found: NodeSet = made("NodeSet", name, template={"spec": {"hostname": "gpu-"}})
+        moment = dt.datetime(2026, 1, 1, 0, 0, second, tzinfo=dt.UTC)
+        return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, creation_timestamp=moment))
+
+    first, second, twin = at("b", 1), at("a", 2), at("c", 1)
+    assert told(first, Neighbours(nodesets=[first, second])) == []
+    assert told(second, Neighbours(nodesets=[first, second]))
+    assert told(twin, Neighbours(nodesets=[first, twin]))
+    assert told(first, Neighbours(nodesets=[first, twin])) == []

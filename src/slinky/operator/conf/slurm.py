@@ -8,6 +8,7 @@ What is written beyond what Slurm must have, and why:
 - `ReturnToService=2`: a worker's pod that comes back registers under its old name, whatever Slurm thought of it in between.
 - `MaxNodeCount`: room for all replicas twice over, in powers of two: Slurm refuses nodes beyond it, and it should change seldom.
 - `GresTypes`: all that NodeSets name in `Gres=` and gres.conf names, and gpu where a worker has GPUs (slurmd finds them by itself); Slurm refuses nodes with others.
+- `PrologFlags=Contain`: where people may log in to workers, so that pam_slurm_adopt finds the job they belong to.
 - `ProctrackType`: processes instead of cgroups as soon as one NodeSet has slurmd unprivileged, for it may not make cgroups then.
 """
 
@@ -16,13 +17,38 @@ from collections.abc import Iterable
 
 from slinky.operator import names
 from slinky.operator.conf.text import Line, Pair, joined, line, parse, words
-from slinky.operator.kinds import NameReference, NodeSet
+from slinky.operator.kinds import Controller, ControllerSpec, NameReference, NodeSet
 from slinky.operator.objects.view import ClusterView, accounting_address
 
-__all__ = ["gres_types", "max_node_count", "slurm_conf"]
+__all__ = ["all_files", "gres_types", "max_node_count", "referenced_files", "slurm_conf"]
 
 LEAST_NODES = 1024
 MOST_NODES = 65536
+
+
+def all_files(view: ClusterView) -> dict[str, str]:
+    """File name → text, of all that stands in slurmctld's /etc/slurm beside its keys: what the operator makes, and copies of what the Controller refers to. In one place, so that they reach a pod in one step."""
+    spec = view.controller.spec
+    plain = {reference.name for some in _file_references(spec) for reference in some}
+    given = {file: text for name in sorted(plain) for file, text in view.files.get(name, {}).items()}
+    made = slurm_conf(view)
+    if spec.jwks_key_ref and (jwks := view.files.get(spec.jwks_key_ref.name, {}).get(spec.jwks_key_ref.key or names.JWKS_FILE)):
+        made[names.JWKS_FILE] = jwks
+    return given | made
+
+
+def referenced_files(controller: Controller) -> list[str]:
+    """The ConfigMaps that the Controller refers to, each once."""
+    jwks = [controller.spec.jwks_key_ref.name] if controller.spec.jwks_key_ref else []
+    return sorted({*jwks, *(reference.name for some in _file_references(controller.spec) for reference in some)})
+
+
+def _file_references(spec: ControllerSpec) -> Iterable[list[NameReference]]:
+    yield spec.config_file_refs or []
+    yield spec.prolog_script_refs or []
+    yield spec.epilog_script_refs or []
+    yield spec.prolog_slurmctld_script_refs or []
+    yield spec.epilog_slurmctld_script_refs or []
 
 
 def slurm_conf(view: ClusterView) -> dict[str, str]:
@@ -62,6 +88,7 @@ def _internal(view: ClusterView) -> list[Line]:
         line(MaxNodeCount=max_node_count(view)),
         *([line(GresTypes=",".join(gres_types(view)))] if gres_types(view) else []),
         *([line(ProctrackType="proctrack/linuxproc")] if _is_unprivileged_somewhere(view) else []),
+        *([line(PrologFlags="Contain")] if any(nodeset.spec.ssh.enabled for nodeset in view.nodesets) else []),
         *([line(MetricsType="metrics/openmetrics")] if controller.spec.metrics.enabled else []),
         *_accounting(view),
         *_scripts(view),
@@ -127,7 +154,7 @@ def _nodeset(nodeset: NodeSet) -> Iterable[Line]:
 
 def max_node_count(view: ClusterView) -> int:
     """Twice the workers that are wanted, as a power of two and at least 1024: a NodeSet that grows should not restart slurmctld."""
-    wanted = sum(0 if nodeset.spec.is_daemon_set else nodeset.spec.replicas for nodeset in view.nodesets)
+    wanted = sum(nodeset.status.desired if nodeset.spec.is_daemon_set else nodeset.spec.replicas for nodeset in view.nodesets)
     return min(max(LEAST_NODES, 1 << max(2 * wanted - 1, 0).bit_length()), MOST_NODES)
 
 

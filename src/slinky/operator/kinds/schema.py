@@ -128,15 +128,16 @@ def _root(kind: str) -> Document:
 
 def _part(part: type, help_: str) -> Document:
     made: Document = {"description": help_, "type": "object", KEEPS: True}
-    made["properties"] = {field.name: _field(field) for field in fields_of(part)}
-    if required := REQUIRED.get(part):
+    required = REQUIRED.get(part, ())
+    made["properties"] = {field.name: _field(field, required=field.name in required) for field in fields_of(part)}
+    if required:
         made["required"] = list(required)
     if rules := RULES.get(part):
         made["x-kubernetes-validations"] = [{"rule": rule, "message": message} for rule, message in rules]
     return made
 
 
-def _field(field: Field) -> Document:
+def _field(field: Field, *, required: bool) -> Document:
     if field.name == "conditions":
         return _conditions(field.help)
     made = _type(field.type, field.help)
@@ -146,6 +147,8 @@ def _field(field: Field) -> Document:
         made["maxLength"] = LONGEST[field.name]
     if (default := _default(field)) is not None:
         made["default"] = default
+    elif not required:
+        made["nullable"] = True  # server-side apply, as of Helm 4, has nulls reach the schema
     return made
 
 
@@ -155,9 +158,9 @@ def _type(type_: inspect.Type, help_: str) -> Document:
         return _part(part, help_ or _sentence(part))
     match type_:
         case inspect.ListType(item_type=each):
-            return {**told, "type": "array", "nullable": True, "items": _type(each, "")}
+            return {**told, "type": "array", "items": _type(each, "")}
         case inspect.DictType(value_type=inspect.StrType()):
-            return {**told, "type": "object", "nullable": True, "additionalProperties": {"type": "string"}}
+            return {**told, "type": "object", "additionalProperties": {"type": "string"}}
         case inspect.DictType():
             return {**told, "type": "object", KEEPS: True}
         case inspect.EnumType(cls=cls):

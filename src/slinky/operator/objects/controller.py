@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from slinky.operator import labels, names
-from slinky.operator.conf.slurm import slurm_conf
+from slinky.operator.conf.slurm import all_files, referenced_files
 from slinky.operator.conf.text import pairs_of, parse
-from slinky.operator.kinds import Controller, NameReference
+from slinky.operator.kinds import Controller
 from slinky.operator.objects.meta import digest_of, metadata, pod_metadata, resource
 from slinky.operator.objects.monitor import service_monitors
 from slinky.operator.objects.network_policies import cluster_policies
@@ -54,7 +54,7 @@ _OURS = frozenset({"enabled", "existing_claim"})
 
 
 def controller_objects(controller: Controller, site: ClusterView) -> list[dict[str, Any]]:
-    files = slurm_conf(site)
+    files = all_files(site)
     everyone = labels.controller_labels(controller) | {labels.COMPONENT: "controller", labels.CLUSTER: site.name}
     made = [
         resource("v1", "ConfigMap", metadata(controller, names.config(site.name), everyone), data=files),
@@ -84,17 +84,21 @@ def controller_objects(controller: Controller, site: ClusterView) -> list[dict[s
             template=controller.spec.service,
         ),
         *service_monitors(controller, everyone, known=site.service_monitors),
-        _stateful_set(controller, site, everyone, files["slurm.conf"]),
+        _stateful_set(controller, site, everyone, files),
     ]
 
 
-def _stateful_set(controller: Controller, site: ClusterView, everyone: dict[str, str], conf: str) -> dict[str, Any]:
+def _stateful_set(controller: Controller, site: ClusterView, everyone: dict[str, str], files: dict[str, str]) -> dict[str, Any]:
     spec = {
         "replicas": 1,
         "revisionHistoryLimit": 0,
+        "podManagementPolicy": "Parallel",  # a pod that never becomes ready must not stand in the way of the template that mends it
         "serviceName": names.controller_internal(site.name),
         "selector": {"matchLabels": labels.controller_labels(controller)},
-        "template": {"metadata": _pod_metadata(controller, site, everyone, conf), "spec": _pod(controller, site)},
+        "template": {
+            "metadata": _pod_metadata(controller, site, everyone, files["slurm.conf"]),
+            "spec": _pod(controller, site),
+        },
     }
     if claim := _claim(controller):
         spec["volumeClaimTemplates"] = [claim]
@@ -144,22 +148,8 @@ def _sources(controller: Controller, site: ClusterView) -> Iterable[dict[str, An
     yield config_files(names.config(site.name))
     yield key_file(*slurm_key(controller), names.SLURM_KEY)
     yield key_file(*jwt_key(controller), names.JWT_KEY)
-    yield from (config_files(name) for name in referenced_files(controller))
     if controller.spec.jwks_key_ref:
         yield jwks_file(controller.spec.jwks_key_ref)
-
-
-def referenced_files(controller: Controller) -> list[str]:
-    """The ConfigMaps whose files stand in /etc/slurm, each once."""
-    spec = controller.spec
-    references: list[list[NameReference] | None] = [
-        spec.config_file_refs,
-        spec.prolog_script_refs,
-        spec.epilog_script_refs,
-        spec.prolog_slurmctld_script_refs,
-        spec.epilog_slurmctld_script_refs,
-    ]
-    return sorted({reference.name for some in references for reference in some or []})
 
 
 def _state_volume(controller: Controller) -> Iterable[dict[str, Any]]:

@@ -8,14 +8,15 @@ from typing import Any
 
 from slinky.kube.quantities import mebibytes, quantity, whole
 from slinky.operator import labels, names
-from slinky.operator.conf.text import Line, Pair, join_items, render, words
+from slinky.operator.conf.text import Line, Pair, render, words
 from slinky.operator.kinds import NodeSet
 from slinky.operator.objects.pods import ETC_MOUNT, empty, etc_volume, key_file, page, probes
 from slinky.operator.objects.view import ClusterView, slurm_key
 
 __all__ = ["node_parameters", "slurmd_container", "worker_volumes"]
 
-_STOPPING = "scontrol update nodename=\"$(hostname)\" state=down reason='slurm-operator: Pod is terminating'"
+# Jobs that are still here end with the pod: Slurm should know at once, not after its timeout. A slurmctld that is away must not hold up the pod's end.
+_STOPPING = "timeout 10 scontrol update nodename=\"$(hostname)\" state=down reason='slurm-operator: Pod is terminating'"
 
 
 def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
@@ -40,6 +41,7 @@ def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
         "volumeMounts": [
             ETC_MOUNT,
             {"name": "slurmd-spool", "mountPath": "/var/spool/slurmd"},
+            {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - of the pod; the container's own has 64 MiB, too little for MPI
             *(_ssh_mounts(nodeset) if ssh else []),
         ],
     }
@@ -48,7 +50,8 @@ def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
 def node_parameters(nodeset: NodeSet) -> str:
     """What the Slurm node is beyond what slurmd sees of its machine: always the NodeSet's name as a feature, by which partitions find it."""
     written = words(nodeset.spec.extra_conf)
-    features = join_items([nodeset.metadata.name, *(pair.value for pair in written if _is_feature(pair))])
+    named = (feature.strip() for pair in written if _is_feature(pair) for feature in pair.value.split(","))
+    features = ",".join(dict.fromkeys(filter(None, (nodeset.metadata.name, *named))))
     rest = [pair for pair in written if not _is_feature(pair)]
     return render([Line((Pair("Features", features), *rest))]).strip()
 
@@ -65,7 +68,11 @@ def _limits(nodeset: NodeSet) -> tuple[int, int]:
 
 
 def worker_volumes(nodeset: NodeSet, view: ClusterView) -> list[dict[str, Any]]:
-    made = [etc_volume([key_file(*slurm_key(view.controller), names.SLURM_KEY)], mode=0o600), empty("slurmd-spool")]
+    made = [
+        etc_volume([key_file(*slurm_key(view.controller), names.SLURM_KEY)], mode=0o600),
+        empty("slurmd-spool"),
+        empty("shared-memory", memory=True),
+    ]
     ssh = nodeset.spec.ssh
     if ssh.enabled:
         config = {"name": names.ssh_config(nodeset.metadata.name), "items": [{"key": "sshd_config", "path": "sshd_config", "mode": 0o600}]}

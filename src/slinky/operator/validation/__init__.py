@@ -23,20 +23,20 @@ from slinky.operator.validation.specs import (
 )
 from slinky.operator.validation.warnings import warnings
 
-__all__ = ["Neighbours", "Object", "change_problems", "file_problems", "problems", "warnings"]
+__all__ = ["Neighbours", "Object", "change_problems", "file_problems", "neighbour_problems", "problems", "warnings"]
 
 Object = Controller | Accounting | RestApi | NodeSet | LoginSet | Token
 
 
 def problems(found: Object, settings: Settings, neighbours: Neighbours | None = None) -> list[Problem]:
-    """Of one object by itself and, where `neighbours` are given, beside them."""
+    """Of one object by itself and, where `neighbours` are given, beside those that were there before it."""
     kind, meta = type(found).__name__, found.metadata
     told: list[Problem] = []
     told += name_problems(kind, meta.name)
     told += reference_problems(found.spec, meta.namespace)
     told += _of_its_kind(found, settings)
     if neighbours is not None:
-        told += neighbour_problems(found, neighbours)
+        told += neighbour_problems(found, neighbours.older_than(found))
     return told
 
 

@@ -1,6 +1,6 @@
 """What is right by itself and wrong beside another object of the namespace: names in Slurm that would be the same.
 
-Pure. Comes in: an object and the others there are. What must stay true: of two that collide, the one that comes second is refused, and told of the first.
+Pure. Comes in: an object and the others there are. What must stay true: of two that collide, the one that comes second is told of the first, and the first is left in peace.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +21,19 @@ class Neighbours:
     controllers: Sequence[Controller] = ()
     nodesets: Sequence[NodeSet] = ()
     loginsets: Sequence[LoginSet] = ()
+
+    def older_than(self, found: Any) -> "Neighbours":
+        """Those that were there first; of two of one moment, by name."""
+
+        def is_older(other: Any) -> bool:
+            then, now = other.metadata.creation_timestamp, found.metadata.creation_timestamp
+            return then is None or now is None or (then, other.metadata.name) < (now, found.metadata.name)
+
+        return Neighbours(
+            [each for each in self.controllers if is_older(each)],
+            [each for each in self.nodesets if is_older(each)],
+            [each for each in self.loginsets if is_older(each)],
+        )
 
 
 def neighbour_problems(found: Any, others: Neighbours) -> Iterator[Problem]:
