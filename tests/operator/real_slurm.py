@@ -5,7 +5,6 @@ Owners and modes are those that a pod's projected volume gives: root's, keys rea
 
 import os
 import secrets
-import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,16 +26,18 @@ mkdir -p "$1/tmp/out" "$1/run/slurm" "$1/run/slurmctld" "$1/var/spool/slurmd"
 mount --bind "$2/etc" "$1/etc/slurm"
 mount --bind "$2/hosts" "$1/etc/hosts"
 mount --bind "$2/out" "$1/tmp/out"
-state=$(sed -n 's/^StateSaveLocation=//p' "$2/etc/slurm.conf")
-mkdir -p "$1$state"
+state=$([ ! -e "$2/etc/slurm.conf" ] || sed -n 's/^StateSaveLocation=//p' "$2/etc/slurm.conf")
+mkdir -p "$1/var/spool/slurmctld" "$1$state"
 chroot "$1" sh -c 'chown root:slurm /etc/slurm/*.key && chmod 640 /etc/slurm/*.key && chown -R slurm /run/slurmctld /var/spool/slurmctld'
 exec chroot "$1" /bin/bash -eu /tmp/out/script
 """
 
-STARTED = r"""
+TOOLS = r"""
 as() { local user=$1; shift; setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups -- "$@"; }
 until_told() { for _ in $(seq 300); do grep -q "$2" "/tmp/out/$1" 2>/dev/null && return 0; sleep 0.1; done; echo "$1 never said: $2"; return 1; }
 ask() { (exec 5<>"/dev/tcp/127.0.0.1/$1"; shift; printf 'GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n' "$1" >&5; shift; printf '%s\r\n' "$@" '' >&5; timeout 10 cat <&5); }
+"""
+SLURMCTLD = r"""
 as slurm slurmctld -D > /tmp/out/slurmctld 2>&1 &
 slurmctld=$!
 until_told slurmctld "Running as primary controller\|fatal"
@@ -58,7 +59,9 @@ class Verdict:
 class Run:
     """One host, running."""
 
-    def __init__(self, folder: Path, files: Mapping[str, str], script: str, *, host: str, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, files: Mapping[str, str], script: str, *, host: str, names: Sequence[str] = (), start: str = SLURMCTLD
+    ) -> None:
         self.out = folder / "out"
         for part in (folder / "etc", self.out):
             part.mkdir(parents=True)
@@ -68,7 +71,7 @@ class Run:
         for key in ("slurm.key", "jwt.key"):
             (folder / "etc" / key).write_bytes(secrets.token_bytes(1024))
         (folder / "hosts").write_text(f"127.0.0.1 localhost\n127.0.0.1 {' '.join([host, *names])}\n")
-        (self.out / "script").write_text(STARTED + script)
+        (self.out / "script").write_text(TOOLS + start + script)
         root = build_root(Progress())
         enter = [
             "unshare",
@@ -107,7 +110,3 @@ class Run:
 def words(arguments: Sequence[str]) -> str:
     """Arguments as an image's entry point hands them on: joined, and read by a shell."""
     return " ".join(arguments)
-
-
-def quoted(*arguments: str) -> str:
-    return shlex.join(arguments)

@@ -1,6 +1,9 @@
 """What is made of custom resources, judged by those it is made for: the real API server takes every object, strictly; real slurmctld, slurmd and slurmrestd start with the files and arguments of the golden cases."""
 
 import asyncio
+import base64
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,9 @@ from slinky.kube import Client, KubeError, from_kubeconfig
 from slinky.operator import names
 from slinky.operator.conf import all_files, slurm_conf
 from slinky.operator.conf.text import joined, parse
+from slinky.operator.objects import worker_parts
 from slinky.operator.objects.view import ClusterView
+from slinky.sandbox.certificates import Authority
 from slinky.sandbox.handle import Sandbox
 from tests.operator.real_slurm import Run, Verdict, words
 from tests.operator.test_golden import CASES, Case
@@ -144,3 +149,91 @@ ask 6820 /slurm/v0.0.45/partitions/ "X-SLURM-USER-NAME: root" "X-SLURM-USER-TOKE
     assert "DYNAMIC_NORM" in verdict.told
     assert verdict.told.count("204 NO CONTENT") == 4, verdict.told
     assert "HTTP/1.1 200 OK" in verdict.told, verdict
+
+
+def test_a_worker_that_comes_back_is_found_at_its_new_address_and_is_another_once_its_record_was_deleted(tmp_path: Path) -> None:
+    """Its name resolves nowhere but for itself: slurmctld goes by the address it registered from. The pod's last act set it DOWN; it is used again all the same. Other features it has only after its record is gone."""
+    case = Case(next(folder for folder in CASES if folder.name == "nodeset-unprivileged"))
+    view = case.view()
+    pod = next(made for made in case.made() if made["kind"] == "Pod")
+    host, arguments = pod["spec"]["hostname"], words(pod["spec"]["containers"][0]["args"])
+    stopping = worker_parts.slurmd_container(view.nodesets[0], view)["lifecycle"]["preStop"]["exec"]["command"][2]
+    script = f"""
+sed 's/^127.0.0.1 c-/10.98.0.1 c-/' /etc/hosts > /tmp/hosts && cat /tmp/hosts > /etc/hosts
+unshare --net sleep 600 &
+pod=$!
+inside() {{ nsenter --target $pod --net "$@"; }}
+ip link add host-end type veth peer name pod-end
+for _ in $(seq 50); do ip link set dev pod-end netns $pod && inside ip link show pod-end > /dev/null 2>&1 && break; sleep 0.1; done
+ip address add 10.98.0.1/24 dev host-end && ip link set dev host-end up
+inside ip link set dev lo up
+as slurm slurmctld -D > /tmp/out/slurmctld 2>&1 &
+until_told slurmctld "Running as primary controller"
+for address in 10.98.0.2 10.98.0.3 10.98.0.4; do
+  case $address in *.2) features=w ;; *.4) timeout 20 scontrol delete nodename={host} ;; *) features=w,other ;; esac
+  inside ip address add $address/24 dev pod-end
+  inside ip link set dev pod-end up
+  inside unshare --uts sh -c "hostname {host}; exec slurmd -D {arguments.replace("Features=w", "Features=$features")}" > /tmp/out/slurmd-$address 2>&1 &
+  until_told slurmd-$address "slurmd started on"
+  for _ in $(seq 100); do timeout 20 scontrol show node {host} | grep -q State=IDLE && break; sleep 0.1; done
+  timeout 20 scontrol show node {host} | grep "NodeAddr\\|ActiveFeatures"
+  timeout 30 srun --nodelist={host} sh -c 'echo ran at '$address
+  unshare --uts sh -c {shlex.quote(f"hostname {host}; {stopping}")}
+  kill $(pgrep -x slurmd) && wait %+ || true
+  inside ip address del $address/24 dev pod-end
+done
+"""
+    files = etc_of(view) | {"slurm.conf": etc_of(view)["slurm.conf"] + "PartitionName=all Nodes=ALL Default=YES\n"}
+    head = names.controller_host(view.name)
+    known = [f"{head}.{names.controller_internal(view.name)}.{view.namespace}", view.controller_address[0]]
+    verdict = Run(tmp_path / "host", files, script, host=head, names=known, start="").verdict()
+    for address in ("10.98.0.2", "10.98.0.3", "10.98.0.4"):
+        assert f"NodeAddr={address} " in verdict.told, verdict
+        assert f"ran at {address}" in verdict.told, verdict
+    assert re.findall(r"ActiveFeatures=(\S+)", verdict.told) == ["w", "w", "w,other"]
+    assert "returned to service" in verdict.logs["slurmctld"]
+
+
+def test_slurmdbd_opens_its_database_by_tls_with_a_password_of_difficult_letters(tmp_path: Path) -> None:
+    """The database takes this user by TLS only, and by no other certificate."""
+    case = Case(next(folder for folder in CASES if folder.name == "accounting"))
+    secret = next(made for made in case.made() if made["kind"] == "Secret")
+    written = base64.b64decode(secret["data"]["slurmdbd.conf"]).decode()
+    conf = joined(parse(written), "StorageHost=db.example.org\nStoragePort=3306\n").replace(
+        "SSL_CIPHER=AES256", "SSL_CIPHER=TLS_AES_256_GCM_SHA384"
+    )
+    authority = Authority.create(tmp_path / "ca")
+    authority.issue("server", "db.example.org", hosts=("db.example.org",))
+    authority.issue("client", "slurmdbd")
+    pems = {path.name: path.read_text() for path in (tmp_path / "ca").iterdir() if path.suffix in (".crt", ".key")}
+    files = {
+        "slurmdbd.conf": conf,
+        "storage-ca.pem": pems["ca.crt"],
+        "storage-cert.pem": pems["client.crt"],
+        "storage-key.pem": pems["client.key"],
+    }
+    files |= {"server.crt": pems["server.crt"], "server-key.pem": pems["server.key"]}
+    password = case.around.password.replace("\\", "\\\\")
+    script = f"""
+cd /tmp
+mkdir -p /var/spool/my /run/mysqld
+chown mysql /var/spool/my /run/mysqld
+mariadb-install-db --no-defaults --user=mysql --datadir=/var/spool/my --skip-test-db > /tmp/out/install 2>&1
+mariadbd --no-defaults --user=mysql --datadir=/var/spool/my --socket=/run/mysqld/socket --bind-address=127.0.0.1 --innodb-snapshot-isolation=OFF \
+  --ssl-ca=/etc/slurm/storage-ca.pem --ssl-cert=/etc/slurm/server.crt --ssl-key=/etc/slurm/server-key.pem > /tmp/out/mariadb 2>&1 &
+until_told mariadb "ready for connections"
+mariadb --no-defaults -S /run/mysqld/socket <<'END'
+CREATE DATABASE slurm_acct_db;
+CREATE USER slurm@'%' IDENTIFIED BY '{password}' REQUIRE X509;
+GRANT ALL ON slurm_acct_db.* TO slurm@'%';
+END
+chown root:slurm /etc/slurm/slurmdbd.conf /etc/slurm/storage-*.pem
+chmod 640 /etc/slurm/slurmdbd.conf /etc/slurm/storage-*.pem
+mkdir -p /run/slurmdbd && chown slurm /run/slurmdbd
+as slurm slurmdbd -D > /tmp/out/slurmdbd 2>&1 &
+until_told slurmdbd "slurmdbd version .* started\\|fatal\\|mysql_real_connect failed"
+mariadb --no-defaults -S /run/mysqld/socket -e "select user, ssl_type from mysql.user where user = 'slurm'; show processlist"
+"""
+    verdict = Run(tmp_path / "host", files, script, host="a-accounting-0", names=["db.example.org"], start="").verdict()
+    assert " started" in verdict.logs.get("slurmdbd", ""), verdict
+    assert "slurm_acct_db" in verdict.told

@@ -15,7 +15,8 @@ from slinky.operator.objects.view import ClusterView, slurm_key
 
 __all__ = ["node_parameters", "slurmd_container", "worker_volumes"]
 
-_STOPPING = "scontrol update nodename=\"$(hostname)\" state=down reason='slurm-operator: Pod is terminating'"
+# Jobs that are still here end with the pod: Slurm should know at once, not after its timeout. A slurmctld that is away must not hold up the pod's end.
+_STOPPING = "timeout 10 scontrol update nodename=\"$(hostname)\" state=down reason='slurm-operator: Pod is terminating'"
 
 
 def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
@@ -40,6 +41,7 @@ def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
         "volumeMounts": [
             ETC_MOUNT,
             {"name": "slurmd-spool", "mountPath": "/var/spool/slurmd"},
+            {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - of the pod; the container's own has 64 MiB, too little for MPI
             *(_ssh_mounts(nodeset) if ssh else []),
         ],
     }
@@ -66,7 +68,11 @@ def _limits(nodeset: NodeSet) -> tuple[int, int]:
 
 
 def worker_volumes(nodeset: NodeSet, view: ClusterView) -> list[dict[str, Any]]:
-    made = [etc_volume([key_file(*slurm_key(view.controller), names.SLURM_KEY)], mode=0o600), empty("slurmd-spool")]
+    made = [
+        etc_volume([key_file(*slurm_key(view.controller), names.SLURM_KEY)], mode=0o600),
+        empty("slurmd-spool"),
+        empty("shared-memory", memory=True),
+    ]
     ssh = nodeset.spec.ssh
     if ssh.enabled:
         config = {"name": names.ssh_config(nodeset.metadata.name), "items": [{"key": "sshd_config", "path": "sshd_config", "mode": 0o600}]}

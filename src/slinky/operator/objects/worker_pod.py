@@ -53,6 +53,7 @@ def worker_pod(nodeset: NodeSet, view: ClusterView, *, ordinal: int | None, node
         "hostname": host,
         "subdomain": names.worker_service(view.name),
         "dnsConfig": {"searches": [view.worker_domain]},
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},  # of a privileged container, Kubernetes takes no notice of it
         "tolerations": tolerations(nodeset),
         "volumes": worker_volumes(nodeset, view),
     }
