@@ -8,10 +8,10 @@ PYTEST := $(RUN)/pytest
 BUILD := tests/sandbox/test_kubernetes.py tests/sandbox/test_real_nodes.py  # need everything that is built
 SEVERAL := -n 2 --dist loadfile --no-loadscope-reorder  # processes, each with a sandbox of its own: as many as two cores bear
 
-.PHONY: help setup lint test test-fast test-all chaos demo bench clean
+.PHONY: help setup lint test test-fast test-all chaos demo demo-operator bench clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: .venv/.ready  ## the program as .venv/bin/slinky
 
@@ -42,6 +42,9 @@ chaos: setup  ## pods and gangs while everything fails, by a seed: SEED=1 SECOND
 
 demo: setup  ## pods, a gang and a burst placed by Slurm, on a real Slurm and a real Kubernetes
 	$(RUN)/slinky demo
+
+demo-operator: setup  ## a Slurm cluster in pods, made by the operator, on two real nodes; and pods that it places
+	$(RUN)/slinky demo-operator
 
 bench: setup  ## measures, as a table and as JSON in bench/results/
 	$(RUN)/python -m bench

@@ -125,6 +125,28 @@ def test_changes_of_files_are_applied_while_jobs_run(cluster: Cluster) -> None:
     cluster.login("scancel", str(job))
 
 
+def test_a_configuration_that_cannot_be_read_harms_nothing(cluster: Cluster) -> None:
+    """slurmctld goes on with the one before, the Controller says so, and once it is mended new workers start with it."""
+    job = cluster.submit("sleep 600", "--nodelist=compute-0", "--ntasks=1")
+    cluster.until_job(job, "RUNNING")
+    before = cluster.get("pod", "slurm-controller-0")
+    extra = cluster.get("controller", "slurm")["spec"]["extraConf"]
+    cluster.patch("controller", "slurm", {"spec": {"extraConf": f"{extra}SchedulerTyp=sched/backfill\n"}})
+    cluster.until("the Controller said so", lambda: cluster.condition("controller", "slurm", "Degraded")[0] == "True")
+    assert cluster.job(job)["JobState"] == "RUNNING"
+    cluster.patch("controller", "slurm", {"spec": {"extraConf": extra}})
+    cluster.until("it was as written again", lambda: cluster.condition("controller", "slurm", "Degraded")[0] == "False")
+    cluster.kubectl("delete", "pod", "compute-1")
+    cluster.until(
+        "a new worker took a job", lambda: cluster.login("srun", "--immediate=2", "--nodelist=compute-1", "hostname").strip() == "compute-1"
+    )
+    after = cluster.get("pod", "slurm-controller-0")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["containerStatuses"][0]["restartCount"] == before["status"]["containerStatuses"][0]["restartCount"]
+    assert cluster.job(job)["JobState"] == "RUNNING"
+    cluster.login("scancel", str(job))
+
+
 def test_a_token_is_kept_fresh_and_is_good(cluster: Cluster, first_token: str) -> None:
     assert json.loads(base64.urlsafe_b64decode(first_token.split(".")[1] + "=="))["sun"] == "alice"
     cluster.until("it was made anew in time", lambda: token_of(cluster) != first_token, 80)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.operator_sandbox.cluster import Cluster
+from tests.operator_sandbox.cluster import EXAMPLES, Cluster
 
 pytestmark = pytest.mark.sandbox
 
@@ -106,3 +106,10 @@ def test_a_nodeset_with_jobs_goes_when_they_have_ended(cluster: Cluster) -> None
     cluster.until("the NodeSet was gone", lambda: not cluster.get("nodeset", "small"))
     cluster.until("its partition was gone", lambda: "small" not in cluster.partitions(), 120)
     cluster.until("slurmctld ran on", lambda: cluster.login("scontrol", "ping"))
+
+
+async def test_workers_in_pods_join_a_slurm_that_runs_elsewhere(cluster: Cluster) -> None:
+    cluster.apply(EXAMPLES / "external.yaml")
+    cluster.until("the workers were ready", lambda: cluster.condition("nodeset", "burst", "Ready")[0] == "True")
+    srun = ["srun", "--partition=all", "--constraint=burst", "--nodes=2", "hostname"]
+    assert sorted((await cluster.sandbox.link.run("head", *srun)).split()) == ["burst-0", "burst-1"]

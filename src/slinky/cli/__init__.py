@@ -12,6 +12,7 @@ __all__ = ["main", "slinky"]
 COMMANDS = {
     "bridge": "slinky.cli.bridge:bridge",
     "demo": "slinky.cli.demo:demo",
+    "demo-operator": "slinky.cli.demo_operator:demo_operator",
     "migrate": "slinky.cli.migrate:migrate",
     "operator": "slinky.cli.operator:operator",
     "prolog": "slinky.cli.prolog:prolog",

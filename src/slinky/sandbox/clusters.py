@@ -1,7 +1,7 @@
 """What `--operator` prepares for clusters in pods: a database that pods reach, and volumes on the real nodes that belong to whom the pod says.
 
 Comes in: a sandbox whose Slurm and real nodes run. Goes out, in namespace `slurm`: the Service `mariadb`, which leads to the head, and the Secret `mariadb` with the password of the user `slurm`, who may do all with databases
-named `cluster_…`; and a StorageClass `local` with a few volumes on each real node. (Volumes of the class `standard` are the node's folders as they are: they stay root's, whatever the pod's fsGroup.)
+named `cluster_…`; the Secret `slurm-jwt` with the head's own key for tokens; and a StorageClass `local` with a few volumes on each real node. (Volumes of the class `standard` are the node's folders as they are: they stay root's, whatever the pod's fsGroup.)
 """
 
 import base64
@@ -33,11 +33,12 @@ def database(folder: Path) -> str:
 
 async def prepare(sandbox: Sandbox, kube: Kube) -> None:
     password = (sandbox.folder / "mariadb-password").read_bytes()
-    secret: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mariadb", "namespace": NAMESPACE}}
+    jwt_key = (sandbox.head / "etc/slurm/jwt_hs256.key").read_bytes()
     ports = [{"name": "mysql", "port": 3306, "protocol": "TCP"}]
     await kube.apply_all(
         [
-            secret | {"data": {"password": base64.b64encode(password).decode()}},
+            _secret("mariadb", "password", password),
+            _secret("slurm-jwt", "jwt.key", jwt_key),
             *on_the_head(NAMESPACE, "mariadb", ports, sandbox.record.addresses, ""),
             {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"}}
             | {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"},
@@ -47,6 +48,11 @@ async def prepare(sandbox: Sandbox, kube: Kube) -> None:
         for number in range(VOLUMES):
             (sandbox.folder / node_name(index) / PLACE.lstrip("/") / str(number)).mkdir(parents=True)
         await kube.apply_all(list(local_volumes(node_name(index))))
+
+
+def _secret(name: str, key: str, content: bytes) -> dict[str, Any]:
+    meta = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": {key: base64.b64encode(content).decode()}}
 
 
 def local_volumes(node: str) -> Iterator[dict[str, Any]]:

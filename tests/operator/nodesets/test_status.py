@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from slinky.operator.nodesets.plan import choose
+from slinky.operator.nodesets.acts import CreatePod, DeletePod
+from slinky.operator.nodesets.plan import choose, plan
+from slinky.operator.nodesets.snapshot import ClusterStands
 from slinky.operator.nodesets.status import numbers, standing
-from tests.operator.nodesets.scene import a_job, a_node, a_nodeset, a_pod, ago, cordoned, in_slurm, scene
+from tests.operator.nodesets.scene import a_job, a_node, a_nodeset, a_pod, ago, cordoned, in_slurm, names, only, scene
 
 
 def said(snapshot: Any) -> tuple[bool, bool, bool, str]:
@@ -49,7 +51,7 @@ def test_an_image_that_cannot_be_had_is_said() -> None:
 
 def test_a_worker_that_slurm_does_not_know_is_said_after_a_while() -> None:
     assert said(scene(a_nodeset(replicas=1), [a_pod(0)]))[3] == "SlurmNodeNotRegistered"
-    assert said(scene(a_nodeset(replicas=1), [a_pod(0, ready_since=ago(seconds=5))]))[3] == "AsWritten"
+    assert said(scene(a_nodeset(replicas=1), [a_pod(0, ready_since=ago(seconds=5))]))[3] == "WorkersStarting"
 
 
 def test_what_holds_a_worker_that_is_to_go_is_named() -> None:
@@ -65,3 +67,16 @@ def test_where_workers_are_pinned_their_nodes_are_kept_and_used() -> None:
     choice = choose(snapshot)
     assert [(act.name, act.node) for act in choice.missing] == [("workers-1", "k7")]
     assert numbers(snapshot, choice)["ordinalToNode"] == {"0": "k0", "1": "k7"}
+
+
+def test_without_a_restapi_it_is_said_that_no_worker_can_go() -> None:
+    assert said(scene(a_nodeset(replicas=0), [a_pod(0)], current=False, controller=ClusterStands.MUTE))[3] == "NoRestApi"
+
+
+def test_a_pod_that_is_pinned_to_a_node_that_is_gone_is_made_anew_elsewhere() -> None:
+    terms = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]}]}
+    spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+    pinned = a_nodeset(replicas=1, pinToNode=True, status={"ordinalToNode": {"0": "gone"}})
+    stuck = a_pod(0, node="", phase="Pending", ready=False, spec=spec)
+    assert names(plan(scene(pinned, [stuck], current=False)), DeletePod) == ["workers-0"]
+    assert only(plan(scene(pinned, current=False)), CreatePod) == [CreatePod("workers-0", ordinal=0)]

@@ -215,13 +215,15 @@ class World:
         states = [word for word in (held.states if held else ["IDLE"]) if word not in ("NOT_RESPONDING", "DOWN")] or ["IDLE"]
         self.slurm[pod.name] = SlurmNode(pod.name, node_states=states, reason=held.reason if held else "", comment=info)
 
-    def start_job(self, name: str) -> None:
+    def start_job(self, name: str) -> int:
+        """Its id; 0 where Slurm starts none there."""
         node, pod = self.slurm.get(name), self.pods.get(name)
         if node is None or pod is None or not pod.running or pod.leaving or not node.takes_jobs or not self.answers:
-            return
+            return 0
         self.counter += 1
         self.jobs[self.counter] = WorldJob(self.counter, name, pod.uid)
         self._busy(name)
+        return self.counter
 
     def end_job(self, job_id: int) -> None:
         job = self.jobs.pop(job_id)

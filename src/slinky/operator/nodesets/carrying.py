@@ -214,7 +214,7 @@ class Carrier:
             try:
                 await self._kube.create(PODS, make(act), self._namespace)
             except AlreadyExistsError:
-                log.debug("pod %s is there already", act.name)
+                await self._ours_already(act.name, str(owner["uid"]))
             else:
                 self.created.append(act.name)
             self._memory.created(act.name, time.monotonic())
@@ -226,6 +226,16 @@ class Carrier:
         await self._each([act for act in acts if isinstance(act, CreateClaim)], claim)
         await self._each([act for act in acts if isinstance(act, OwnClaims)], own)
         await self._each([act for act in acts if isinstance(act, CreatePod)], pod)
+
+    async def _ours_already(self, name: str, uid: str) -> None:
+        """The watch is late; or another has a pod of this name."""
+        found = await self._kube.get(PODS, name, self._namespace)
+        controller = found.metadata.controller
+        if controller is None or controller.uid != uid:
+            whose = f"{controller.kind} {controller.name}" if controller else "nobody"
+            self.problems.append(
+                Trouble("NameTaken", f"pod {name} is there already and belongs to {whose}; delete or rename one of the two")
+            )
 
     async def _own(self, claim: str, *, add: dict[str, Any] | None = None, take: str = "") -> None:
         """Under the version that was read: of two who write owners at once, one is refused and comes again."""

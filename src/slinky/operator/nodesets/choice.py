@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import CreatePod
+from slinky.operator.nodesets.placing import placing_of
 from slinky.operator.nodesets.ranking import by_need
-from slinky.operator.nodesets.snapshot import Snapshot, Worker
+from slinky.operator.nodesets.snapshot import Snapshot, Worker, target_of
 from slinky.operator.nodesets.updates import condemned
 from slinky.operator.objects.worker_names import pod_name
 
@@ -59,14 +60,18 @@ def ended(snapshot: Snapshot) -> list[Worker]:
 def of_mode(workers: list[Worker], snapshot: Snapshot) -> tuple[list[Worker], list[Worker]]:
     """Those of the present scaling mode, and the others."""
     mode = str(snapshot.nodeset.spec.scaling_mode)
-    right = [worker for worker in workers if worker.pod.metadata.labels.get(marks.SCALING_MODE, mode) == mode]
-    return right, [worker for worker in workers if worker not in right]
+    sides: tuple[list[Worker], list[Worker]] = ([], [])
+    for worker in workers:
+        sides[worker.pod.metadata.labels.get(marks.SCALING_MODE, mode) != mode].append(worker)
+    return sides
 
 
 def by_number(snapshot: Snapshot) -> Choice:
     """As many as replicas says, at the lowest numbers that are free."""
     workers, others = of_mode(live(snapshot), snapshot)
     going = {worker.uid: Cause.MODE for worker in others}
+    going |= {worker.uid: Cause.PLACE for worker in workers if _waits_for_a_node_that_is_gone(worker, snapshot)}
+    workers = [worker for worker in workers if worker.uid not in going]
     total = snapshot.nodeset.spec.replicas
     coming = snapshot.created - snapshot.pods.keys()
     excess = len(workers) + len(coming) - total
@@ -101,8 +106,14 @@ def _missing(snapshot: Snapshot, workers: list[Worker], coming: frozenset[str], 
 def _pinned(snapshot: Snapshot, ordinal: int) -> str:
     if not snapshot.nodeset.spec.pin_to_node:
         return ""
-    node = (snapshot.nodeset.status.ordinal_to_node or {}).get(str(ordinal), "")
-    return node if node in snapshot.nodes else ""
+    node = snapshot.nodes.get((snapshot.nodeset.status.ordinal_to_node or {}).get(str(ordinal), ""))
+    placing = placing_of(snapshot.nodeset)
+    return node.metadata.name if node is not None and placing is not None and placing.keeps(node) else ""
+
+
+def _waits_for_a_node_that_is_gone(worker: Worker, snapshot: Snapshot) -> bool:
+    """Pinned where it can never be."""
+    return not worker.is_assigned and bool(target := target_of(worker.pod)) and target not in snapshot.nodes
 
 
 def ordinal_of(name: str) -> int:

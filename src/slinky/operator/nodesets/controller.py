@@ -7,12 +7,14 @@ What must stay true: all that a pass decides comes from one snapshot; changes th
 import datetime as dt
 import logging
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from slinky.kube import CLAIMS, Backoff, Key, KubeMetrics, Node, WorkQueue
+from slinky.kube import CLAIMS, AlreadyExistsError, Backoff, ConflictError, Key, KubeMetrics, Node, NotFoundError, Pod, WorkQueue
 from slinky.operator.applying import ApplyError
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import Owner
@@ -25,7 +27,8 @@ from slinky.operator.nodesets.carrying import Carrier
 from slinky.operator.nodesets.hearing import Hearing
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.plan import JobsNeeded, choose, jobs_needed, plan
-from slinky.operator.nodesets.snapshot import ClusterStands, SlurmView, Snapshot
+from slinky.operator.nodesets.revisions import REVISIONS, new_revision, surplus_revisions
+from slinky.operator.nodesets.snapshot import ClusterStands, SlurmView, Snapshot, target_of
 from slinky.operator.nodesets.status import numbers, selector_text, standing
 from slinky.operator.nodesets.telling import told_of
 from slinky.operator.nodesets.waking import Waking
@@ -91,6 +94,8 @@ class NodeSets:
         if view is not None:
             await self._prepare(found, nodeset, view)
         snapshot = await self._snapshot(nodeset, view)
+        if nodeset.spec.revision_history_limit and not deleted:
+            await self._keep_history(snapshot)
         acts = plan(snapshot)
         carrier = await self._carry_out(found, snapshot, acts, view)
         await self._report(found, snapshot, acts, carrier)
@@ -128,6 +133,18 @@ class NodeSets:
         body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": wanted}}
         await self._site.kube.patch(NODESETS, meta.name, body, meta.namespace)
 
+    async def _keep_history(self, snapshot: Snapshot) -> None:
+        kube, nodeset = self._site.kube, snapshot.nodeset
+        namespace = nodeset.metadata.namespace
+        held = (await kube.list(REVISIONS, namespace, labels=selector_text(nodeset))).items
+        if made := new_revision(nodeset, snapshot.revision, held):
+            with suppress(AlreadyExistsError):
+                await kube.create(REVISIONS, made, namespace)
+        in_use = {worker.revision for worker in snapshot.workers}
+        for gone in surplus_revisions(held, snapshot.revision, in_use, nodeset.spec.revision_history_limit):
+            with suppress(NotFoundError, ConflictError):
+                await kube.delete(REVISIONS, gone.metadata.name, namespace, uid=gone.metadata.uid)
+
     # What is so
 
     async def _snapshot(self, nodeset: NodeSet, view: ClusterView | None) -> Snapshot:
@@ -142,7 +159,7 @@ class NodeSets:
             revision=revision_of(nodeset, view) if view is not None else "",
             now=moment,
             pods=pods,
-            nodes=self._nodes(nodeset, {pod.spec.node_name for pod in pods.values()}),
+            nodes=self._nodes(nodeset, pods.values()),
             slurm=hearing.view(self._site.clusters.get(*controller), moment),
             controller=self._stands(controller),
             created=memory.unseen_creations(pods, now),
@@ -155,12 +172,14 @@ class NodeSets:
             snapshot = replace(snapshot, claims={claim.metadata.name: claim for claim in listed.items})
         return replace(snapshot, slurm=await self._with_jobs(snapshot, controller, hearing))
 
-    def _nodes(self, nodeset: NodeSet, used: set[str]) -> dict[str, Node]:
+    def _nodes(self, nodeset: NodeSet, pods: Iterable[Pod]) -> dict[str, Node]:
         nodes = self._site.watches.nodes
         if nodeset.spec.is_daemon_set:
             return {node.metadata.name: node for node in nodes.list()}
+        used = {pod.spec.node_name for pod in pods}
         pinned = (nodeset.status.ordinal_to_node or {}).values() if nodeset.spec.pin_to_node else ()
-        return {name: node for name in {*used, *pinned} if name and (node := nodes.get(name)) is not None}
+        targets = {target for pod in pods if not pod.spec.node_name and (target := target_of(pod))}
+        return {name: node for name in {*used, *targets, *pinned} if name and (node := nodes.get(name)) is not None}
 
     def _stands(self, controller: Key) -> ClusterStands:
         kinds = self._site.watches.kinds

@@ -6,16 +6,16 @@ What must stay true: at most one worker a node, and the oldest stays; a worker i
 
 from collections import defaultdict
 
-from slinky.kube import Node, Pod
+from slinky.kube import Node
 from slinky.operator.kinds import NodeSet
 from slinky.operator.nodesets.acts import CreatePod
 from slinky.operator.nodesets.choice import Cause, Choice, live, of_mode
 from slinky.operator.nodesets.placing import placing_of
-from slinky.operator.nodesets.snapshot import Snapshot, Worker
+from slinky.operator.nodesets.snapshot import Snapshot, Worker, target_of
 from slinky.operator.nodesets.updates import condemned
 from slinky.operator.objects.worker_names import host_name, pod_name
 
-__all__ = ["by_node", "target_of"]
+__all__ = ["by_node"]
 
 
 def by_node(snapshot: Snapshot) -> Choice:
@@ -72,15 +72,3 @@ def _missing(snapshot: Snapshot, wanted: list[Node]) -> list[CreatePod]:
 
 def _has_its_name(nodeset: NodeSet, worker: Worker, node: Node) -> bool:
     return worker.pod.spec.host_network or worker.hostname == host_name(nodeset, None, node)
-
-
-def target_of(pod: Pod) -> str:
-    """The node that a pod is on, or is to be on."""
-    if pod.spec.node_name:
-        return pod.spec.node_name
-    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
-    for term in affinity.required.node_selector_terms if affinity and affinity.required else ():
-        for field in term.match_fields:
-            if field.key == "metadata.name" and len(field.values) == 1:
-                return field.values[0]
-    return ""

@@ -15,7 +15,7 @@ from slinky.operator.kinds import NodeSet
 from slinky.operator.nodesets import marks
 from slinky.slurm import Node as SlurmNode
 
-__all__ = ["ClusterStands", "JobOnNodes", "SlurmView", "Snapshot", "Worker"]
+__all__ = ["ClusterStands", "JobOnNodes", "SlurmView", "Snapshot", "Worker", "slurm_name", "target_of"]
 
 
 class ClusterStands(enum.Enum):
@@ -60,7 +60,7 @@ class SlurmView:
 NOTHING_HEARD = SlurmView()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Worker:
     """A pod, its Kubernetes node and its Slurm node, where there are such."""
 
@@ -134,7 +134,7 @@ class Worker:
         return status is not None and status.state.running is None and (status.state.waiting or status.state.terminated) is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """`pods` are those that the NodeSet controls. `nodes`: every Kubernetes node in mode DaemonSet, otherwise those that hold a pod or are pinned to."""
 
@@ -180,6 +180,18 @@ def slurm_name(pod: Pod) -> str:
     if pod.spec.host_network:
         return pod.spec.node_name
     return pod.spec.hostname or pod.metadata.labels.get(marks.HOSTNAME, "") or pod.metadata.name
+
+
+def target_of(pod: Pod) -> str:
+    """The node that a pod is on, or is to be on."""
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    for term in affinity.required.node_selector_terms if affinity and affinity.required else ():
+        for asked in term.match_fields:
+            if asked.key == "metadata.name" and len(asked.values) == 1:
+                return asked.values[0]
+    return ""
 
 
 def _moment(written: str) -> dt.datetime | None:

@@ -13,7 +13,7 @@ from slinky.operator.labels import nodeset_selector
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.choice import Choice, live
 from slinky.operator.nodesets.drains import may_go
-from slinky.operator.nodesets.snapshot import Snapshot, Worker
+from slinky.operator.nodesets.snapshot import ClusterStands, Snapshot, Worker
 from slinky.operator.nodesets.updates import most_away
 
 __all__ = ["numbers", "selector_text", "standing"]
@@ -51,27 +51,32 @@ def selector_text(nodeset: NodeSet) -> str:
 
 def standing(snapshot: Snapshot, choice: Choice) -> Standing:
     workers = live(snapshot)
-    available = sum(_is_available(worker, snapshot) for worker in workers if worker.uid not in choice.going or worker.is_ready)
-    counted = f"{min(available, choice.total)} of {choice.total} workers available"
+    usable = sum(_is_usable(worker, snapshot) for worker in workers)
+    counted = f"{min(usable, choice.total)} of {choice.total} workers available"
     if snapshot.is_being_deleted:
         return under_way("Deleting", f"{len(snapshot.pods)} workers are left{_held(snapshot, choice)}")
-    enough = available >= choice.total
     if stuck := next((worker for worker in workers if worker.was_never_started), None):
-        return broken("WorkersFailing", f"{counted}; pod {stuck.name}: {_waits_for(stuck)}", ready=enough)
+        return broken("WorkersFailing", f"{counted}; pod {stuck.name}: {_waits_for(stuck)}", ready=usable >= choice.total)
+    if snapshot.controller is ClusterStands.MUTE and (choice.going or _is_updating(snapshot, workers)):
+        return broken("NoRestApi", "the cluster has no RestApi: no worker can be drained, and so none is deleted")
     if not snapshot.slurm.is_current and workers:
         return under_way("SlurmNotAnswering", f"{counted}; Slurm does not answer, and nothing is drained or deleted until it does")
     if lost := _unregistered(snapshot, workers):
         return broken("SlurmNodeNotRegistered", f"{counted}; Slurm does not know node {lost.hostname} of pod {lost.name}, which is ready")
-    if available < choice.total - (most_away(snapshot, choice.total) if _is_updating(snapshot, workers) else 0):
+    if usable < choice.total - (most_away(snapshot, choice.total) if _is_updating(snapshot, workers) else 0):
         return under_way("WorkersStarting", counted)
     if _is_updating(snapshot, workers):
         updated = sum(worker.revision == snapshot.revision for worker in workers)
-        return under_way(
-            "RollingUpdate", f"{updated} of {choice.total} workers are of the present template{_held(snapshot, choice)}", ready=True
-        )
+        note = f"{updated} of {choice.total} workers are of the present template{_held(snapshot, choice)}"
+        return under_way("RollingUpdate", note, ready=True)
     if choice.going:
         return under_way("ScalingDown", f"{len(choice.going)} workers are to go{_held(snapshot, choice)}", ready=True)
     return settled(counted)
+
+
+def _is_usable(worker: Worker, snapshot: Snapshot) -> bool:
+    """Ready, and known to Slurm."""
+    return worker.slurm is not None and _is_available(worker, snapshot)
 
 
 def _is_available(worker: Worker, snapshot: Snapshot) -> bool:
