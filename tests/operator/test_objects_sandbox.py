@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from slinky.kube import Client, KubeError, from_kubeconfig
 from slinky.operator import names
 from slinky.operator.conf import all_files, slurm_conf
 from slinky.operator.conf.text import joined, parse
+from slinky.operator.objects import worker_parts
 from slinky.operator.objects.view import ClusterView
 from slinky.sandbox.certificates import Authority
 from slinky.sandbox.handle import Sandbox
@@ -146,6 +149,49 @@ ask 6820 /slurm/v0.0.45/partitions/ "X-SLURM-USER-NAME: root" "X-SLURM-USER-TOKE
     assert "DYNAMIC_NORM" in verdict.told
     assert verdict.told.count("204 NO CONTENT") == 4, verdict.told
     assert "HTTP/1.1 200 OK" in verdict.told, verdict
+
+
+def test_a_worker_that_comes_back_is_found_at_its_new_address_and_is_another_once_its_record_was_deleted(tmp_path: Path) -> None:
+    """Its name resolves nowhere but for itself: slurmctld goes by the address it registered from. The pod's last act set it DOWN; it is used again all the same. Other features it has only after its record is gone."""
+    case = Case(next(folder for folder in CASES if folder.name == "nodeset-unprivileged"))
+    view = case.view()
+    pod = next(made for made in case.made() if made["kind"] == "Pod")
+    host, arguments = pod["spec"]["hostname"], words(pod["spec"]["containers"][0]["args"])
+    stopping = worker_parts.slurmd_container(view.nodesets[0], view)["lifecycle"]["preStop"]["exec"]["command"][2]
+    script = f"""
+sed 's/^127.0.0.1 c-/10.98.0.1 c-/' /etc/hosts > /tmp/hosts && cat /tmp/hosts > /etc/hosts
+unshare --net sleep 600 &
+pod=$!
+inside() {{ nsenter --target $pod --net "$@"; }}
+ip link add host-end type veth peer name pod-end
+for _ in $(seq 50); do ip link set dev pod-end netns $pod && inside ip link show pod-end > /dev/null 2>&1 && break; sleep 0.1; done
+ip address add 10.98.0.1/24 dev host-end && ip link set dev host-end up
+inside ip link set dev lo up
+as slurm slurmctld -D > /tmp/out/slurmctld 2>&1 &
+until_told slurmctld "Running as primary controller"
+for address in 10.98.0.2 10.98.0.3 10.98.0.4; do
+  case $address in *.2) features=w ;; *.4) timeout 20 scontrol delete nodename={host} ;; *) features=w,other ;; esac
+  inside ip address add $address/24 dev pod-end
+  inside ip link set dev pod-end up
+  inside unshare --uts sh -c "hostname {host}; exec slurmd -D {arguments.replace("Features=w", "Features=$features")}" > /tmp/out/slurmd-$address 2>&1 &
+  until_told slurmd-$address "slurmd started on"
+  for _ in $(seq 100); do timeout 20 scontrol show node {host} | grep -q State=IDLE && break; sleep 0.1; done
+  timeout 20 scontrol show node {host} | grep "NodeAddr\\|ActiveFeatures"
+  timeout 30 srun --nodelist={host} sh -c 'echo ran at '$address
+  unshare --uts sh -c {shlex.quote(f"hostname {host}; {stopping}")}
+  kill $(pgrep -x slurmd) && wait %+ || true
+  inside ip address del $address/24 dev pod-end
+done
+"""
+    files = etc_of(view) | {"slurm.conf": etc_of(view)["slurm.conf"] + "PartitionName=all Nodes=ALL Default=YES\n"}
+    head = names.controller_host(view.name)
+    known = [f"{head}.{names.controller_internal(view.name)}.{view.namespace}", view.controller_address[0]]
+    verdict = Run(tmp_path / "host", files, script, host=head, names=known, start="").verdict()
+    for address in ("10.98.0.2", "10.98.0.3", "10.98.0.4"):
+        assert f"NodeAddr={address} " in verdict.told, verdict
+        assert f"ran at {address}" in verdict.told, verdict
+    assert re.findall(r"ActiveFeatures=(\S+)", verdict.told) == ["w", "w", "w,other"]
+    assert "returned to service" in verdict.logs["slurmctld"]
 
 
 def test_slurmdbd_opens_its_database_by_tls_with_a_password_of_difficult_letters(tmp_path: Path) -> None:

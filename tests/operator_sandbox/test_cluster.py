@@ -61,6 +61,18 @@ def test_worker_host_names_resolve_on_the_login_node(cluster: Cluster) -> None:
     assert cluster.login("getent", "hosts", "compute-1").split()[0] == cluster.get("pod", "compute-1")["status"]["podIP"]
 
 
+def test_a_login_node_scaled_to_zero_and_back_is_the_same_host(cluster: Cluster) -> None:
+    def host_key() -> str:
+        return cluster.login("ssh-keyscan", "-t", "ed25519", "slurm-login").split()[-1]
+
+    before = host_key()
+    cluster.kubectl("scale", "loginset", "slurm-login", "--replicas=0")
+    pods = ("get", "pods", "--selector=app.kubernetes.io/name=login", "--output=name")
+    cluster.until("there was none", lambda: not cluster.kubectl(*pods).strip())
+    cluster.kubectl("scale", "loginset", "slurm-login", "--replicas=1")
+    cluster.until("it was back as the same host", lambda: host_key() == before)
+
+
 def test_reservations_and_dependencies_are_honoured(cluster: Cluster) -> None:
     cluster.login(
         "scontrol", "create", "reservation", "ReservationName=lesson", "StartTime=now", "Duration=30", "Users=alice", "Nodes=compute-0"

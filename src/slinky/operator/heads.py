@@ -67,14 +67,15 @@ class Heads:
     # Controller
 
     async def _controller(self, found: Written) -> None:
-        site, controller = self._site, self._assembler.checked(Controller, found)
+        site, controller = self._site, self._assembler.read(Controller, found)
+        await self._slurm(controller)  # first, so that workers are cared for whatever is wrong with the rest
+        self._assembler.check(controller)
         await self._keys(controller)
         view, configuration = marked(await self._assembler.view(controller))
         objects: Sequence[Body] = bundled(controller_objects(view.controller, view), view)
         if not view.restapis:
             objects = [_restarting(each, configuration) for each in objects]
         await self._apply("Controller", found, objects)
-        await self._slurm(controller, view)
         if controller.spec.external:
             await site.statuses.say("Controller", found, self._external(found.key))
             return
@@ -85,7 +86,7 @@ class Heads:
         confirmed = progress.confirmed
         if confirmed == configuration != controller.status.configuration:
             site.statuses.event("Controller", found, "ConfigurationApplied", f"all daemons run configuration {configuration}")
-        await site.statuses.say("Controller", found, standing, **({"configuration": confirmed} if confirmed else {}))
+        await site.statuses.say("Controller", found, standing, configuration=confirmed)
 
     async def _keys(self, controller: Controller) -> None:
         """Those that nobody has given; of an external cluster they have to be."""
@@ -99,11 +100,11 @@ class Heads:
         if spec.jwt_reference is None and not spec.external:
             await keys.ensure(meta.namespace, names.jwt_key_secret(meta.name), lambda: jwt_key_secret(controller, random_key()))
 
-    async def _slurm(self, controller: Controller, view: ClusterView) -> None:
+    async def _slurm(self, controller: Controller) -> None:
         """A client for as long as there is a RestApi to speak to."""
         site, namespace, name = self._site, controller.metadata.namespace, controller.metadata.name
         key = Key(namespace, name)
-        living = [each for each in view.restapis if each.metadata.deletion_timestamp is None]
+        living = [each for each in self._assembler.members(RestApi, controller) if each.metadata.deletion_timestamp is None]
         secret, place = jwt_key(controller)
         content = await site.watches.files.content("Secret", secret, namespace)
         signing = content.bytes_of(place) if content else None

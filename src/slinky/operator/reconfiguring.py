@@ -9,12 +9,14 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from slinky.kube import PODS, Backoff, Key, NotFoundError, WorkQueue
 from slinky.operator import names
 from slinky.operator.clusters import Cluster
 from slinky.operator.configuration import mark_in
+from slinky.operator.kinds import CONTROLLERS
 from slinky.operator.site import Site
 from slinky.slurm import Node, RefusedError, SlurmError, UnsupportedError
 
@@ -99,7 +101,7 @@ def behind(before: Mapping[str, int], nodes: Mapping[str, Node]) -> frozenset[st
 
 def next_step(progress: Progress, pod: str, now: float) -> tuple[Step, float]:
     """What is to be done, and after how many seconds to look again. `pod` is the UID of slurmctld's."""
-    if progress.running == progress.wanted and (progress.is_done or (progress.asked and not progress.late)):
+    if progress.running == progress.wanted and (progress.is_done or (progress.asked and not progress.late and not progress.refused)):
         return Step.DONE, 0.0  # what is seen counts, also where the answer to a request was lost
     if not progress.tells and progress.asked >= 2 and not progress.late:
         return Step.DONE, 0.0
@@ -222,6 +224,8 @@ class Reconfiguring:
     async def _ask(self, key: Key, progress: Progress, cluster: Cluster) -> None:
         await cluster.look()
         progress.before = began(cluster.nodes)
+        if not progress.asked:
+            await self._not_confirmed(key, progress)
         progress.asked += 1
         progress.asked_at = self._now()
         log.info("Slurm of %s is asked to reconfigure, time %d for %s", key, progress.asked, progress.wanted)
@@ -234,6 +238,12 @@ class Reconfiguring:
             progress.problem, progress.refused = REFUSED, True
         progress.asked_at = self._now()
         progress.late = behind(progress.before, cluster.nodes)
+
+    async def _not_confirmed(self, key: Key, progress: Progress) -> None:
+        """From here on it is not known what the daemons run until it is seen, also for who comes after us: a slurmctld that refuses a configuration goes on, and hands it out to slurmds all the same."""
+        progress.confirmed = ""
+        with suppress(NotFoundError):
+            await self._site.kube.patch(CONTROLLERS, key.name, {"status": {"configuration": ""}}, key.namespace, subresource="status")
 
     @staticmethod
     def _now() -> float:

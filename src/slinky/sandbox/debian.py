@@ -18,7 +18,7 @@ from slinky.sandbox.errors import BuildError, CircumstanceError
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.versions import DebianVersions, versions
 
-__all__ = ["PEOPLE", "build_root", "find_mirror", "over"]
+__all__ = ["PEOPLE", "SERVICES", "build_root", "find_mirror", "over"]
 
 PACKAGES = [
     "slurmctld",

@@ -158,7 +158,8 @@ def write_files(etc: Path, var: Path, addresses: Addresses, *, reachable: bool =
         folder.mkdir(parents=True, exist_ok=True)
         shutil.chown(folder, SLURM_UID, SLURM_UID)
     (etc / "mysql").mkdir(exist_ok=True)
-    network = f"bind-address={addresses.head}" if reachable else "skip-networking"  # pods have databases there too
+    tls = "ssl_ca=/etc/mysql/ca.crt\nssl_cert=/etc/mysql/mariadb.crt\nssl_key=/etc/mysql/mariadb.key"
+    network = f"bind-address={addresses.head}\n{tls}" if reachable else "skip-networking"  # pods have databases there too
     (etc / "mysql/sandbox.cnf").write_text(MY_CNF.format(network=network))
     (etc / "hosts").write_text(f"127.0.0.1 localhost\n{addresses.head} head\n")
     for service in ("slurm", "mysql"):

@@ -172,7 +172,9 @@ async def _await_keeper(sandbox: Sandbox, seconds: float = 20) -> None:
 async def _start_servers(sandbox: Sandbox, built: Built, progress: Progress) -> None:
     etc, var = sandbox.head / "etc", sandbox.head / "var"
     slurm.write_files(etc, var, sandbox.record.addresses, reachable=sandbox.record.shape.operator)
-    kubernetes.write_files(etc, sandbox.folder, sandbox.record.addresses)
+    authority = kubernetes.write_files(etc, sandbox.folder, sandbox.record.addresses)
+    if sandbox.record.shape.operator:
+        clusters.certify_database(etc, authority)
     async with asyncio.TaskGroup() as group:
         group.create_task(_start_slurm(sandbox, progress))
         group.create_task(_start_kubernetes(sandbox, built, progress))

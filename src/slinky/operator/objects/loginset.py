@@ -67,7 +67,7 @@ def _pod(loginset: LoginSet, site: ClusterView) -> dict[str, Any]:
             *([] if spec.sssd_conf_ref else [{"name": "SSSD_MODE", "value": "disabled"}]),
         ],
         "ports": [{"name": "login", "containerPort": names.SSH_PORT, "protocol": "TCP"}],
-        "readinessProbe": {"exec": {"command": ["test", "-S", _SOCKET]}, "periodSeconds": 10},
+        "readinessProbe": {"exec": {"command": ["test", "-S", _SOCKET]}, "periodSeconds": 3},
         "volumeMounts": [
             ETC_MOUNT,
             {"name": "sackd-dir", "mountPath": "/run/slurm"},

@@ -56,7 +56,7 @@ def probes(handler: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     return {
         "startupProbe": handler("/livez") | {"periodSeconds": 5, "failureThreshold": 60},
         "livenessProbe": handler("/livez") | {"periodSeconds": 10, "failureThreshold": 6},
-        "readinessProbe": handler("/readyz") | {"periodSeconds": 5},
+        "readinessProbe": handler("/readyz") | {"periodSeconds": 3},
     }
 
 
