@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import aiohttp
+from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from slinky.kube.access import Access, present
 from slinky.kube.credentials import Credentials
@@ -241,7 +242,8 @@ class Transport:
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=30)
+            # Requests that are given up leave a TLS good-bye under way: closing the session ends those too.
+            connector = aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=30, enable_cleanup_closed=NEEDS_CLEANUP_CLOSED)
             self._session = aiohttp.ClientSession(
                 connector=connector, auto_decompress=True, read_bufsize=READ_BUFFER, cookie_jar=aiohttp.DummyCookieJar()
             )
