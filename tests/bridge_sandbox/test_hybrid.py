@@ -185,6 +185,7 @@ async def test_a_pod_begins_when_the_processes_of_the_last_job_are_gone(team: Te
     assert began >= ended
 
 
+@pytest.mark.long
 async def test_at_the_limit_the_node_is_drained_with_a_reason_that_names_the_pod(team: Team, hybrid: Sandbox) -> None:
     node = History(hybrid, "node-0")
     await team.create(a_pod("stays", cpus=2, node="node-0"))
