@@ -16,6 +16,7 @@ from slinky.bridge.node_writer import NodeWriter
 from slinky.kube import NAMESPACES, NODES, PODS, Client, EventRecorder, Pod, Reflector, from_kubeconfig
 from slinky.kube import Node as KubeNode
 from slinky.sandbox.bridge import SandboxBridge
+from slinky.sandbox.errors import PartSlowError
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
 from slinky.slurm import JobDescription, Node, NodeDescription, SlurmClient
@@ -102,7 +103,10 @@ class Site(NodeSite):
         async def runs() -> bool:
             return (await self.kube.get(PODS, name, "lab")).status.phase == "Running"
 
-        await self.until(f"pod {name} ran", runs)
+        try:
+            await self.until(f"pod {name} ran", runs)
+        except PartSlowError:
+            pytest.fail(f"pod {name} did not run; its conditions: {(await self.kube.get(PODS, name, 'lab')).status.conditions}")
         return await self.kube.get(PODS, name, "lab")
 
     async def job_of(self, name: str) -> int:
