@@ -24,7 +24,7 @@ from slinky.sandbox.network import plug_node
 from slinky.sandbox.nodefiles import CNI_FILE, CONTAINERD_FILE, cni, containerd, corefile, dns_objects, kube_proxy, kubelet, slurm_objects
 from slinky.sandbox.progress import Progress
 
-__all__ = ["check_circumstances", "load_images", "start_machines", "start_nodes", "start_slurmd"]
+__all__ = ["check_circumstances", "load_images", "node_name", "start_machines", "start_nodes", "start_slurmd"]
 
 # What a kubelet would set on the host's kernel, shown to it as set already: the host is not the sandbox's to change.
 KERNEL = {
