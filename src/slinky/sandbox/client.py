@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import aiohttp
 import msgspec
-from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from slinky.sandbox.errors import SandboxError
 
@@ -42,7 +41,7 @@ class Rest:
         self, server: str, context: ssl.SSLContext | None = None, headers: dict[str, str] | None = None, connections: int = 32
     ) -> None:
         self.server = server
-        connector = aiohttp.TCPConnector(limit=connections, ssl=context or True, enable_cleanup_closed=NEEDS_CLEANUP_CLOSED)
+        connector = aiohttp.TCPConnector(limit=connections, ssl=context or True)
         self._session = aiohttp.ClientSession(server, connector=connector, headers=headers, timeout=aiohttp.ClientTimeout(CALL_SECONDS))
 
     async def __aenter__(self) -> Self:

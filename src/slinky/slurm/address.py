@@ -9,7 +9,6 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import msgspec
-from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 from yarl import URL
 
 from slinky.slurm.errors import ConfigurationError
@@ -71,7 +70,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         if self.socket:
             return take_one_answer(aiohttp.UnixConnector(path=self.socket, limit=limit))
         if self.tls:
-            return take_one_answer(aiohttp.TCPConnector(limit=limit, ssl=self.tls.context(), enable_cleanup_closed=NEEDS_CLEANUP_CLOSED))
+            return take_one_answer(aiohttp.TCPConnector(limit=limit, ssl=self.tls.context()))
         return take_one_answer(aiohttp.TCPConnector(limit=limit))
 
 
