@@ -66,7 +66,8 @@ async def build(shape: Shape, progress: Progress) -> tuple[Path, Built]:
 
 async def build_all(progress: Progress) -> None:
     """All that any shape needs, but for other releases of Kubernetes."""
-    await _ungrouped(build(Shape(real_nodes=1, addons=ADDONS), progress))
+    for operator in (False, True):
+        await _ungrouped(build(Shape(real_nodes=1, addons=ADDONS, operator=operator), progress))
 
 
 async def up(name: str, shape: Shape, progress: Progress) -> Sandbox:
