@@ -87,6 +87,7 @@ async def cordoned_both_ways(site: Site) -> None:
     await site.until_pods("co", "co-0", "co-1")
     await site.until_states("co-0", "IDLE")
     await site.until_states("co-1", "IDLE")
+    await with_the_features_of_its_node(site, "co-0", "co")
     await site.slurm.nodes.drain(["co-0"], "bad disk")
 
     async def shown() -> bool:
@@ -114,6 +115,18 @@ async def cordoned_both_ways(site: Site) -> None:
     await site.cordon(host, True)
     await evicted_once_it_is_free(site, "co-1")
     await site.cordon(host, False)
+
+
+async def with_the_features_of_its_node(site: Site, name: str, nodeset: str) -> None:
+    host = (await site.pod(name)).spec.node_name
+    for said, wanted in (("nvme,ib", {"k8s/nvme", "k8s/ib", nodeset}), (None, {nodeset})):
+        await site.kube.patch(NODES, host, {"metadata": {"annotations": {"features.slinky.slurm.net/spec": said}}})
+
+        async def told(wanted: set[str] = wanted) -> bool:
+            node = await site.node(name)
+            return node is not None and set(node.features) == set(node.active_features) == wanted
+
+        await site.until(f"Slurm node {name} had features {wanted}", told)
 
 
 async def held_by_the_budget(site: Site, name: str) -> None:
