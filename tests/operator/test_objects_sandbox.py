@@ -54,6 +54,54 @@ async def test_the_api_server_takes_every_object_and_knows_every_field_of_it(san
     assert "sellector" in refused[0]
 
 
+async def test_heads_pass_as_restricted_and_logins_as_baseline(sandbox: Sandbox, namespace: str) -> None:
+    """By Kubernetes' own Pod Security Standards. Workers are privileged unless an administrator says otherwise, and no more is claimed of them."""
+    levels = {
+        "cluster-smallest": "restricted",
+        "accounting": "restricted",
+        "restapi": "restricted",
+        "loginset": "baseline",
+        "nodeset-plain": "baseline",
+    }
+    async with Client(from_kubeconfig(sandbox.kubeconfig)) as client:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        await applied(client, f"/api/v1/namespaces/{namespace}/serviceaccounts/default", account, dryRun="")
+        refused = {}
+        for case, level in levels.items():
+            labelled = {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": namespace, "labels": {"pod-security.kubernetes.io/enforce": level}},
+            }
+            await applied(client, f"/api/v1/namespaces/{namespace}", labelled, dryRun="")
+            made = Case(next(folder for folder in CASES if folder.name == case)).made()
+            answers = [await refusal(client, case, pod, namespace) for pod in map(pod_of, made) if pod]
+            refused[case] = [answer for answer in answers if answer]
+    assert [case for case, answers in refused.items() if answers] == ["nodeset-plain"], refused
+    assert "privileged" in refused["nodeset-plain"][0]
+
+
+def pod_of(made: dict[str, Any]) -> dict[str, Any] | None:
+    """The pod that Kubernetes' controllers would make of it."""
+    if made["kind"] == "Pod":
+        return made
+    template = (made.get("spec") or {}).get("template")
+    if not template:
+        return None
+    spec = template["spec"] | {
+        "volumes": [
+            *template["spec"]["volumes"],
+            *({"name": one["metadata"]["name"], "emptyDir": {}} for one in made["spec"].get("volumeClaimTemplates", [])),
+        ]
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": made["metadata"]["name"], "labels": template["metadata"]["labels"]},
+        "spec": spec,
+    }
+
+
 async def refusal(client: Client, case: str, made: dict[str, Any], namespace: str) -> str:
     path = f"{PATHS[made['kind']].format(namespace)}/{made['metadata']['name']}"
     try:
