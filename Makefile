@@ -5,13 +5,12 @@ CACHE := $(or $(SLINKY_CACHE),$(HOME)/.cache/slinky)
 UV := $(shell command -v uv || echo $(CACHE)/uv/bin/uv)
 RUN := .venv/bin
 PYTEST := $(RUN)/pytest
-BUILD := tests/sandbox/test_kubernetes.py tests/sandbox/test_real_nodes.py  # need everything that is built
-SEVERAL := -n 2 --dist loadfile --no-loadscope-reorder  # processes, each with a sandbox of its own: as many as two cores bear
+SEVERAL := --dist loadfile --no-loadscope-reorder -n  # processes, each with a sandbox of its own
 
-.PHONY: help setup lint test test-fast test-all chaos demo bench clean
+.PHONY: help setup lint test test-fast test-all chaos demo demo-operator bench clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: .venv/.ready  ## the program as .venv/bin/slinky
 
@@ -27,12 +26,12 @@ lint: setup  ## style, types, layers
 	$(RUN)/lint-imports
 
 test: lint  ## lint, then the fast tests, then the tests on the sandbox
-	$(PYTEST) $(SEVERAL) -m "not sandbox and not long"
-	$(PYTEST) -m "sandbox and not long" $(BUILD)  # one process, which shows how far the first build is
-	$(PYTEST) $(SEVERAL) -m "sandbox and not long" $(BUILD:%=--deselect %)
+	$(PYTEST) $(SEVERAL) 2 -m "not sandbox and not long"
+	$(RUN)/slinky sandbox build
+	$(PYTEST) $(SEVERAL) 3 -m "sandbox and not long"  # they wait as much as they compute
 
 test-fast: lint  ## lint and the tests that need no sandbox (seconds)
-	$(PYTEST) $(SEVERAL) -m "not sandbox and not long"
+	$(PYTEST) $(SEVERAL) 2 -m "not sandbox and not long"
 
 test-all: lint  ## everything, the long ones too (hours)
 	$(PYTEST)
@@ -42,6 +41,9 @@ chaos: setup  ## pods and gangs while everything fails, by a seed: SEED=1 SECOND
 
 demo: setup  ## pods, a gang and a burst placed by Slurm, on a real Slurm and a real Kubernetes
 	$(RUN)/slinky demo
+
+demo-operator: setup  ## a Slurm cluster in pods, made by the operator, on two real nodes; and pods that it places
+	$(RUN)/slinky demo-operator
 
 bench: setup  ## measures, as a table and as JSON in bench/results/
 	$(RUN)/python -m bench

@@ -37,7 +37,17 @@ Starter = Callable[[str, Shape], Sandbox]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
-LONG_FILES = ("test_fixed_seed", "test_endings", "test_hybrid", "test_node_states", "test_uninstall", "test_absence", "test_volumes")
+LONG_FILES = (
+    "test_cluster",
+    "test_workers",
+    "test_fixed_seed",
+    "test_endings",
+    "test_hybrid",
+    "test_node_states",
+    "test_uninstall",
+    "test_absence",
+    "test_volumes",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -126,6 +136,6 @@ def cli() -> Cli:
     def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "COLUMNS": "160", **options.pop("env", {})}  # type: ignore[dict-item]
         command = [str(CHECKOUT / ".venv/bin/slinky"), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False, **options)  # type: ignore[call-overload, no-any-return]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, **{"timeout": 300, **options})  # type: ignore[call-overload, no-any-return]
 
     return run

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from slinky.bridge.settings import AdmissionSettings, Settings
-from slinky.bridge.webhook_configuration import carried_over, mutating_configuration, others, validating_configuration
+from slinky.bridge.webhook_configuration import mutating_configuration, others, validating_configuration
+from slinky.kube import carried_over
 from slinky.kube.objects import LabelSelector, SelectorRequirement
 
 LISTED = Settings(managed_namespaces=["lab", "hpc"], namespace="slinky")

@@ -11,8 +11,8 @@ from slinky.bridge.keys import JOB_ID
 from slinky.bridge.policy_settings import PolicySettings
 from slinky.bridge.settings import Settings
 from slinky.bridge.webhook_configuration import CHANGES, PODS, WORKLOADS
-from slinky.bridge.webhooks import AdmissionMetrics, Webhooks
-from slinky.kube import AdmissionRequest, AdmissionResponse
+from slinky.bridge.webhooks import KINDS, Webhooks
+from slinky.kube import AdmissionMetrics, AdmissionRequest, AdmissionResponse
 
 OURS = Settings(managed_namespaces=["lab"])
 NAME = OURS.scheduler_name
@@ -36,7 +36,7 @@ class Asked:
         self.labelled: list[Mapping[str, str]] = []  # as the watch has them, and then as the server has
         self.registry = CollectorRegistry()
         self.looked_up: list[str] = []
-        self.handlers = Webhooks(settings, self, frozenset({"bridge"}), AdmissionMetrics(self.registry)).handlers
+        self.handlers = Webhooks(settings, self, frozenset({"bridge"}), AdmissionMetrics(self.registry, KINDS)).handlers
 
     async def manages(self, name: str) -> bool:
         self.looked_up.append(name)

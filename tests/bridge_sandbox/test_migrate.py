@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from slinky.bridge.admission_service import MUTATING
 from slinky.bridge.keys import FINALIZER, GANG, JOB_ID, MANAGED_NODE, SLURM_NODE
 from slinky.bridge.marker import read_comment
 from slinky.bridge.migration.acts import DEPLOYMENTS
 from slinky.bridge.node_mark import owner_of
 from slinky.bridge.workload import COSCHEDULING_LABEL
-from slinky.kube import NODES, PODS, NotFoundError, Pod
+from slinky.kube import MUTATING_CONFIGURATIONS, NODES, PODS, NotFoundError, Pod
 from slinky.sandbox.bridge import sandbox_bridge
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import JobDescription, JobState, NodeDescription
@@ -165,7 +164,7 @@ async def test_migrate_takes_over_the_originals_pods_jobs_and_nodes_without_a_re
             return not (await team.kube.get(DEPLOYMENTS, "original", team.namespace)).get("status", {}).get("replicas")
 
         await team.until("the original was stopped", stopped)
-        await team.kube.create(MUTATING, {"metadata": {"name": f"{name}-original"}, "webhooks": [hook]})
+        await team.kube.create(MUTATING_CONFIGURATIONS, {"metadata": {"name": f"{name}-original"}, "webhooks": [hook]})
         running = ["runs", "ring-0", "ring-1", of_set[0]]
         before = {each: await team.get(each) for each in running}
 
@@ -180,7 +179,7 @@ async def test_migrate_takes_over_the_originals_pods_jobs_and_nodes_without_a_re
         assert f"pod {team.namespace}/edited: its label names job {runs}, which does not name it" in output
         assert f"job {foreign[1]}: none of its pods (elsewhere/x) is there" in output
         with pytest.raises(NotFoundError):
-            await team.kube.get(MUTATING, f"{name}-original")
+            await team.kube.get(MUTATING_CONFIGURATIONS, f"{name}-original")
         for job_id in (runs, ring, waits, pair, *singles):
             assert read_comment((await team.slurm.jobs.get(job_id)).admin_comment, bridge.settings["cluster"]) is not None
         assert json.loads((await team.slurm.jobs.get(ring)).admin_comment)["pods"] == [f"{team.namespace}/ring-{index}" for index in (0, 1)]

@@ -28,8 +28,8 @@ async def kubectl(sandbox: Sandbox, *words: str) -> None:
     assert await process.wait() == 0
 
 
-async def kubeconfig_of(kube: Client, sandbox: Sandbox, account: str, folder: Path) -> Path:
-    path = f"/api/v1/namespaces/slinky/serviceaccounts/{account}/token"
+async def kubeconfig_of(kube: Client, sandbox: Sandbox, account: str, folder: Path, namespace: str = "slinky") -> Path:
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
     answer = msgspec.json.decode(await kube.raw("POST", path, body={"spec": {"expirationSeconds": 3600}}))
     known: dict[str, Any] = yaml.safe_load(sandbox.kubeconfig.read_text())
     known["users"] = [{"name": account, "user": {"token": answer["status"]["token"]}}]
@@ -39,7 +39,7 @@ async def kubeconfig_of(kube: Client, sandbox: Sandbox, account: str, folder: Pa
     found.write_text(yaml.safe_dump(known))
     found.chmod(0o600)
     claims = msgspec.json.decode(base64.urlsafe_b64decode(answer["status"]["token"].split(".")[1] + "=="))
-    assert claims["sub"] == f"system:serviceaccount:slinky:{account}"
+    assert claims["sub"] == f"system:serviceaccount:{namespace}:{account}"
     return found
 
 

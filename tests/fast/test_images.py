@@ -38,7 +38,7 @@ def blobs_of(archive: Path) -> tuple[dict[str, bytes], dict[str, object]]:
 @pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
 def test_an_archive_is_whole(root: Path, image: Image) -> None:
     with Progress() as progress:
-        folder = build_images(root, progress)
+        folder = build_images(root, False, progress)
     blobs, index = blobs_of(folder / image.file)
     assert all(hashlib.sha256(data).hexdigest() == name for name, data in blobs.items())
     described = index["manifests"][0]  # type: ignore[index]
@@ -51,7 +51,7 @@ def test_an_archive_is_whole(root: Path, image: Image) -> None:
 
 def test_the_slurm_image_carries_slurm_and_not_the_other_servers(root: Path, tmp_path: Path) -> None:
     with Progress() as progress:
-        folder = build_images(root, progress)
+        folder = build_images(root, False, progress)
     blobs, _ = blobs_of(folder / "sandbox-slurm-1.tar")
     layer = tmp_path / "layer.tar"
     layer.write_bytes(max(blobs.values(), key=len))

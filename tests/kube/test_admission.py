@@ -109,3 +109,42 @@ async def test_bodies_that_are_too_large_or_no_reviews_are_turned_away(tmp_path:
         assert status == 400
         assert "not an AdmissionReview" in text
         assert (await asker.ask(operation="CREATE", object=POD))["allowed"]
+
+
+def upwards(document: dict[str, Any], wanted: str) -> dict[str, Any]:
+    if wanted != "g/v2":
+        raise ValueError(f"there is no version {wanted}; there is g/v2")
+    return document | {"apiVersion": wanted}
+
+
+@asynccontextmanager
+async def converting(folder: Path) -> AsyncIterator["Asker"]:
+    issued = issue(["127.0.0.1"], dt.datetime.now(dt.UTC))
+    for name, data in {"tls.crt": issued.certificate, "tls.key": issued.key}.items():
+        (folder / name).write_bytes(data)
+    certificate = CertificateFiles(folder / "tls.crt", folder / "tls.key")
+    server = AdmissionServer({}, certificate, converters={"/convert": upwards}, host="127.0.0.1", port=0)
+    async with server.running(), aiohttp.ClientSession() as session:
+        yield Asker(session, f"https://127.0.0.1:{server.port}/convert", ssl.create_default_context(cadata=issued.authorities.decode()))
+
+
+async def test_objects_are_converted_as_the_api_server_asks(tmp_path: Path) -> None:
+    objects: list[dict[str, Any]] = [{"apiVersion": "g/v1", "kind": "K", "spec": {"a": 1}}, {"apiVersion": "g/v1", "kind": "K"}]
+    async with converting(tmp_path) as asker:
+        status, text = await asker.post(json.dumps({"request": {"uid": "u-2", "desiredAPIVersion": "g/v2", "objects": objects}}))
+        assert status == 200
+        answer = json.loads(text)
+        assert (answer["kind"], answer["apiVersion"]) == ("ConversionReview", "apiextensions.k8s.io/v1")
+        assert answer["response"] == {
+            "uid": "u-2",
+            "result": {"status": "Success"},
+            "convertedObjects": [each | {"apiVersion": "g/v2"} for each in objects],
+        }
+
+
+async def test_a_version_that_there_is_not_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    async with converting(tmp_path) as asker:
+        _, text = await asker.post(json.dumps({"request": {"uid": "u-3", "desiredAPIVersion": "g/v9", "objects": [{}]}}))
+        found = json.loads(text)["response"]
+        assert found == {"uid": "u-3", "result": {"status": "Failure", "message": "there is no version g/v9; there is g/v2"}}
+        assert (await asker.post("no review"))[0] == 400

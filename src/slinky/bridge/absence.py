@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from slinky.bridge.sections import Help, Section
+from slinky.settings import Help, Section
 
 __all__ = ["AbsenceSettings", "Alarm", "Toll", "is_mass", "next_alarm"]
 

@@ -8,53 +8,42 @@ it is ready only when it can answer.
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.policy import Policy
-from slinky.bridge.settings import Settings, SettingsError
-from slinky.bridge.webhook_configuration import SECONDS, carried_over, mutating_configuration, validating_configuration
-from slinky.bridge.webhooks import AdmissionMetrics, ManagedNamespaces, Webhooks
+from slinky.bridge.settings import Settings
+from slinky.bridge.webhook_configuration import SECONDS, endpoint, mutating_configuration, validating_configuration
+from slinky.bridge.webhooks import KINDS, ManagedNamespaces, Webhooks
 from slinky.kube import (
+    MUTATING_CONFIGURATIONS,
     NAMESPACES,
+    VALIDATING_CONFIGURATIONS,
     Access,
+    AdmissionMetrics,
     AdmissionServer,
-    AlreadyExistsError,
-    Backoff,
     Cache,
     CertificateFiles,
     Client,
-    ConflictError,
-    DeadlineError,
     HealthServer,
-    InterruptedReadError,
     KubeError,
     KubeMetrics,
     Namespace,
-    NotFoundError,
     OnFailure,
-    OutcomeUnknownError,
     Reflector,
     Resource,
     SelfMadeCertificate,
-    UnavailableError,
+    patiently,
+    write_configuration,
 )
+from slinky.settings import SettingsError, listening
 
-__all__ = ["configurations", "delete_configurations", "own_username", "serve_admission", "write_configurations"]
+__all__ = ["configurations", "own_username", "serve_admission", "write_configurations"]
 
 log = logging.getLogger(__name__)
-
-TRIES = 5
-BACKOFF = Backoff(first=0.5, most=5.0)
-T = TypeVar("T")
-GROUP = "admissionregistration.k8s.io"
-MUTATING: Resource[dict[str, Any]] = Resource(GROUP, "v1", "mutatingwebhookconfigurations", dict, namespaced=False)
-VALIDATING: Resource[dict[str, Any]] = Resource(GROUP, "v1", "validatingwebhookconfigurations", dict, namespaced=False)
 
 
 async def serve_admission(settings: Settings, access: Access, *, apply: bool = True) -> None:
@@ -67,14 +56,14 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
     for name in waiting:
         health.ready(name, lambda name=name: waiting.get(name))  # type: ignore[misc]
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(_listening(health.running(), settings.health_port, "healthPort"))
+        await stack.enter_async_context(listening(health.running(), settings.health_port, "healthPort"))
         client = await stack.enter_async_context(Client(access, observer=metrics.observe, field_manager="slinky-admission"))
-        users = frozenset(settings.admission.bridge_users or [await _patiently(lambda: own_username(client))])
+        users = frozenset(settings.admission.bridge_users or [await patiently(lambda: own_username(client))])
         log.info("keys of the bridge may be changed by %s", ", ".join(sorted(users)))
         namespaces = await _watched_namespaces(settings, client, metrics, stack)
         del waiting["namespaces"]
         certificate = _certificate(settings, client)
-        webhooks = Webhooks(settings, ManagedNamespaces(settings, client, namespaces), users, AdmissionMetrics(registry))
+        webhooks = Webhooks(settings, ManagedNamespaces(settings, client, namespaces), users, AdmissionMetrics(registry, KINDS))
         server = AdmissionServer(
             webhooks.handlers,
             certificate,
@@ -82,26 +71,16 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
             on_failure=OnFailure.ALLOW if settings.fails_open else OnFailure.REFUSE,
             deadline=SECONDS - 1.0,
         )
-        await stack.enter_async_context(_listening(server.running(), settings.admission.port, "admission.port"))
+        await stack.enter_async_context(listening(server.running(), settings.admission.port, "admission.port"))
         waiting.clear()
         if apply:
             issued = certificate.issued if isinstance(certificate, SelfMadeCertificate) else None
             authorities = issued.authorities if issued else b""
-            await _patiently(lambda: write_configurations(client, settings, users, authorities=authorities))
+            await patiently(lambda: write_configurations(client, settings, users, authorities=authorities))
         try:
             await asyncio.get_running_loop().create_future()
         finally:
             waiting["webhook"] = "is ending"
-
-
-@asynccontextmanager
-async def _listening(server: AbstractAsyncContextManager[object], port: int, key: str) -> AsyncIterator[None]:
-    async with AsyncExitStack() as stack:
-        try:
-            await stack.enter_async_context(server)
-        except OSError as error:
-            raise SettingsError(f"{key} {port} cannot be listened on: {error.strerror}; choose another, or end what has it") from error
-        yield
 
 
 async def _watched_namespaces(settings: Settings, client: Client, metrics: KubeMetrics, stack: AsyncExitStack) -> Cache[Namespace] | None:
@@ -120,30 +99,7 @@ def _certificate(settings: Settings, client: Client) -> CertificateFiles | SelfM
     if ours.certificate_file:
         return CertificateFiles(Path(ours.certificate_file), Path(ours.key_file))
     name = ours.configuration
-    return SelfMadeCertificate(client, ours.secret, settings.namespace, server_names(settings), mutating=[name], validating=[name])
-
-
-def server_names(settings: Settings) -> list[str]:
-    """Under which the API server calls us."""
-    if settings.admission.url:
-        return [urlsplit(settings.admission.url).hostname or ""]
-    service = f"{settings.admission.service}.{settings.namespace}.svc"
-    return [service, f"{service}.cluster.local"]
-
-
-async def _patiently(deed: Callable[[], Awaitable[T]]) -> T:
-    """At the start: what can be said twice is, where an answer was lost or the server has none at the moment. A webhook that ended for that would be away for longer."""
-    failures = 0
-    while True:
-        try:
-            return await deed()
-        except (OutcomeUnknownError, InterruptedReadError, DeadlineError, UnavailableError) as error:
-            failures += 1
-            if failures >= TRIES:
-                raise
-            pause = BACKOFF.seconds(failures)
-            log.warning("%s; again in %.1f s", error, pause)
-            await asyncio.sleep(pause)
+    return SelfMadeCertificate(client, ours.secret, settings.namespace, endpoint(settings).names, mutating=[name], validating=[name])
 
 
 async def own_username(client: Client) -> str:
@@ -166,8 +122,8 @@ def configurations(
     """Both, as they are to be. `authorities` is PEM. Raises SettingsError where the authority's file cannot be read."""
     authority = base64.b64encode(authorities or _authorities(settings)).decode()
     return [
-        (MUTATING, mutating_configuration(settings, authority=authority)),
-        (VALIDATING, validating_configuration(settings, users=sorted(users), authority=authority)),
+        (MUTATING_CONFIGURATIONS, mutating_configuration(settings, authority=authority)),
+        (VALIDATING_CONFIGURATIONS, validating_configuration(settings, users=sorted(users), authority=authority)),
     ]
 
 
@@ -182,40 +138,6 @@ def _authorities(settings: Settings) -> bytes:
 
 
 async def write_configurations(client: Client, settings: Settings, users: frozenset[str], *, authorities: bytes = b"") -> None:
-    """Create them, or put them in the place of those that are there.
-
-    Written whole and not by server-side apply: webhooks are in an order that matters, and one that is no longer wanted would stay as a stump, for its
-    `caBundle` is another's field.
-    """
+    """Create them, or put them in the place of those that are there."""
     for resource, wanted in configurations(settings, users, authorities=authorities):
-        await _write(client, resource, wanted)
-
-
-async def _write(client: Client, resource: Resource[dict[str, Any]], wanted: dict[str, Any]) -> None:
-    name = wanted["metadata"]["name"]
-    for _ in range(TRIES):
-        try:
-            try:
-                found = await client.get(resource, name)
-            except NotFoundError:
-                await client.create(resource, wanted)
-            else:
-                await client.replace(resource, name, carried_over(wanted, found))
-        except (AlreadyExistsError, ConflictError, NotFoundError) as error:
-            log.info("%s %s was changed by somebody else just now (%s); looking again", wanted["kind"], name, error)
-            continue
-        log.info("%s %s: %s", wanted["kind"], name, ", ".join(webhook["name"] for webhook in wanted["webhooks"]) or "no webhook")
-        return
-    raise KubeError(f"{wanted['kind']} {name} was changed by others {TRIES} times in a row")
-
-
-async def delete_configurations(client: Client, name: str) -> list[str]:
-    """Which there were."""
-    gone = []
-    for resource in (MUTATING, VALIDATING):
-        try:
-            await client.delete(resource, name)
-        except NotFoundError:
-            continue
-        gone.append(f"{resource.plural}/{name}")
-    return gone
+        await write_configuration(client, resource, wanted)

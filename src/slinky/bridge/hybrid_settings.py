@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from slinky.bridge.sections import Help, Section
+from slinky.settings import Help, Section
 
 __all__ = ["HybridSettings"]
 

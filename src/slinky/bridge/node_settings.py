@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from slinky.bridge.sections import Help, Section
+from slinky.settings import Help, Section
 
 __all__ = ["NodeSettings", "TaintEffect"]
 

@@ -6,8 +6,8 @@ Types only; what they mean is in `policy`. None is what a rule does not say.
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from slinky.bridge.sections import Help, Section
 from slinky.kube.objects import LabelSelector
+from slinky.settings import Help, Section
 
 __all__ = ["NAMED", "UNLIMITED", "PolicyGrant", "PolicyRule", "PolicySettings", "PriorityClass", "mistakes"]
 

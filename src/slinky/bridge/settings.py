@@ -13,8 +13,8 @@ from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.hybrid_settings import HybridSettings
 from slinky.bridge.node_settings import NodeSettings
 from slinky.bridge.policy_settings import PolicySettings, PriorityClass
-from slinky.bridge.sections import Help, Section
 from slinky.kube.objects import LabelSelector
+from slinky.settings import Help, Section, SettingsError
 
 __all__ = [
     "AdmissionSettings",
@@ -30,10 +30,6 @@ __all__ = [
     "Windows",
     "matches",
 ]
-
-
-class SettingsError(Exception):
-    """The configuration file cannot be used; the message names the file, the key and what would be right."""
 
 
 class _Section(Section, msgspec.Struct, frozen=True):

@@ -6,15 +6,12 @@ Comes in: a YAML file. Goes out: `Settings`, or a `SettingsError` that names the
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import msgspec
-import yaml
 
 from slinky.bridge.node_settings import NodeSettings
 from slinky.bridge.policy_settings import mistakes
-from slinky.bridge.settings import AdmissionSettings, Settings, SettingsError
+from slinky.bridge.settings import AdmissionSettings, Settings
 from slinky.bridge.sink import address_of
+from slinky.settings import SettingsError, load
 
 __all__ = ["check_managed", "load_settings"]
 
@@ -25,17 +22,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/+-]*")
 
 def load_settings(path: Path) -> Settings:
     """Raises SettingsError."""
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        said: Any = yaml.safe_load(text)
-        settings = msgspec.convert(said or {}, Settings)
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{path} is not YAML: {error}") from error
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"{path}: {_in_words(str(error))}") from error
+    settings = load(path, Settings, documented="docs/bridge-configuration.md")
     if wrong := next(_wrong(settings), None):
         raise SettingsError(f"{path}: {wrong}")
     return settings
@@ -130,12 +117,3 @@ def _wrong_admission(ours: AdmissionSettings) -> Iterator[str]:
         yield "admission.certificateFile and admission.keyFile go together; give both, or none to have one made"
     if ours.url and not ours.url.startswith("https://"):
         yield f"admission.url is {ours.url!r}; the API server calls https only: https://HOST:PORT"
-
-
-def _in_words(error: str) -> str:
-    """msgspec's message, with the path of the key first."""
-    problem, _, place = error.partition(" - at `$")
-    where = place.rstrip("`").lstrip(".")
-    if problem.startswith("Object contains unknown field"):
-        return f"{where + '.' if where else ''}{problem.split('`')[1]} is not a setting (docs/bridge-configuration.md lists them)"
-    return f"{where}: {problem}" if where else problem

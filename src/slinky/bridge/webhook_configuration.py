@@ -13,8 +13,9 @@ import msgspec
 
 from slinky.bridge.keys import OLD_SETTINGS, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK
 from slinky.bridge.settings import Settings
+from slinky.kube import WebhookEndpoint
 
-__all__ = ["CHANGES", "PODS", "WORKLOADS", "carried_over", "mutating_configuration", "others", "validating_configuration"]
+__all__ = ["CHANGES", "PODS", "WORKLOADS", "endpoint", "mutating_configuration", "others", "validating_configuration"]
 
 # Paths of the webhook.
 PODS, CHANGES, WORKLOADS = "/pods", "/changes", "/workloads"
@@ -78,17 +79,8 @@ def others(settings: Settings) -> Document | None:
     return _selector([_left_out(settings), *opposite])
 
 
-def carried_over(wanted: Document, found: Mapping[str, Any]) -> Document:
-    """`wanted`, to be written in place of `found`: with its version, what others wrote on it, and the authority that its webhooks have."""
-    bundles = {each.get("name"): each.get("clientConfig", {}).get("caBundle") for each in found.get("webhooks") or ()}
-    any_bundle = next((bundle for bundle in bundles.values() if bundle), None)
-    webhooks = []
-    for webhook in wanted["webhooks"]:
-        bundle = webhook["clientConfig"].get("caBundle") or bundles.get(webhook["name"]) or any_bundle
-        webhooks.append(webhook | {"clientConfig": webhook["clientConfig"] | ({"caBundle": bundle} if bundle else {})})
-    meta = found["metadata"]
-    labels = {**(meta.get("labels") or {}), **wanted["metadata"]["labels"]}
-    return wanted | {"metadata": {**meta, "labels": labels}, "webhooks": webhooks}
+def endpoint(settings: Settings) -> WebhookEndpoint:
+    return WebhookEndpoint(settings.admission.service, settings.namespace or "slinky", settings.admission.url)
 
 
 # Whom it is about
@@ -231,7 +223,7 @@ def _webhook(
 ) -> Document:
     return {
         "name": f"{name}.{SUFFIX}",
-        "clientConfig": _client(settings, path) | ({"caBundle": authority} if authority else {}),
+        "clientConfig": endpoint(settings).client_config(path, authority),
         "rules": rules,
         "namespaceSelector": namespaces,
         "matchConditions": [{"name": condition, "expression": expression} for condition, expression in conditions.items()],
@@ -240,12 +232,6 @@ def _webhook(
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }
-
-
-def _client(settings: Settings, path: str) -> Document:
-    if settings.admission.url:
-        return {"url": settings.admission.url.rstrip("/") + path}
-    return {"service": {"name": settings.admission.service, "namespace": settings.namespace or "slinky", "port": 443, "path": path}}
 
 
 def _configuration(kind: str, settings: Settings, webhooks: list[Document]) -> Document:

@@ -11,40 +11,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-
 from slinky.bridge.admission import Verdict, admit_change, admit_pod, admit_root
 from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.settings import Settings
 from slinky.bridge.webhook_configuration import CHANGES, PODS, WORKLOADS
-from slinky.kube import NAMESPACES, AdmissionRequest, AdmissionResponse, Cache, Client, Namespace, NotFoundError
+from slinky.kube import NAMESPACES, AdmissionMetrics, AdmissionRequest, AdmissionResponse, Cache, Client, Namespace, NotFoundError
 
-__all__ = ["AdmissionMetrics", "ManagedNamespaces", "Webhooks", "named"]
+__all__ = ["KINDS", "ManagedNamespaces", "Webhooks", "named"]
 
 LOOK_UP_SECONDS = 2.0
 KINDS = frozenset({"Pod", "Job", "JobSet", "LeaderWorkerSet", "PodGroup", "Workload"})
-OPERATIONS = frozenset({"CREATE", "UPDATE"})
-SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 Judge = Callable[[AdmissionRequest], Awaitable[tuple[Verdict, Mapping[str, Any]]]]
 Handler = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
-
-
-class AdmissionMetrics:
-    """Requests by what they were about and how they ended: allowed, changed, refused, late or failed."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ["kind", "operation", "outcome"]
-        self._requests = Counter("slinky_admission_requests", "Requests that the admission webhook judged", labels, registry=registry)
-        self._seconds = Histogram(
-            "slinky_admission_request_seconds", "How long it took", ["kind", "operation"], buckets=SECONDS, registry=registry
-        )
-
-    def count(self, request: AdmissionRequest, outcome: str, seconds: float) -> None:
-        kind = request.kind.kind if request.kind.kind in KINDS else "other"
-        operation = request.operation if request.operation in OPERATIONS else "other"
-        self._requests.labels(kind, operation, outcome).inc()
-        self._seconds.labels(kind, operation).observe(seconds)
 
 
 class ManagedNamespaces:

@@ -12,7 +12,9 @@ __all__ = ["main", "slinky"]
 COMMANDS = {
     "bridge": "slinky.cli.bridge:bridge",
     "demo": "slinky.cli.demo:demo",
+    "demo-operator": "slinky.cli.demo_operator:demo_operator",
     "migrate": "slinky.cli.migrate:migrate",
+    "operator": "slinky.cli.operator:operator",
     "prolog": "slinky.cli.prolog:prolog",
     "sandbox": "slinky.cli.sandbox:sandbox",
     "sink": "slinky.cli.sink:sink",
@@ -39,9 +41,9 @@ def main() -> None:
 
 def _of_ours() -> tuple[type[Exception], ...]:
     """Those that say themselves what is wrong."""
-    from slinky.bridge.settings import SettingsError
     from slinky.kube import KubeError
     from slinky.sandbox import SandboxError
+    from slinky.settings import SettingsError
     from slinky.slurm import SlurmError
 
     return (SandboxError, SlurmError, KubeError, SettingsError)

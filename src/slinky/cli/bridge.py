@@ -1,16 +1,16 @@
 """`slinky bridge …`: Slurm schedules pods. Each command is one of the bridge's processes, or shows what it would do."""
 
 import asyncio
-from typing import Any
 
 import click
-import yaml
 
-from slinky.bridge.admission_service import configurations, delete_configurations, serve_admission
+from slinky.bridge.admission_service import configurations, serve_admission
 from slinky.bridge.settings_reference import reference
-from slinky.cli.bridge_options import Site, logging_options, run_until_told_to_end, service_options, site_options
+from slinky.cli.bridge_options import Site, service_options, site_options
 from slinky.cli.lazy import LazyGroup
-from slinky.kube import Client
+from slinky.cli.manifests import as_yaml
+from slinky.cli.service import logging_options, run_until_told_to_end
+from slinky.kube import Client, delete_configurations
 
 __all__ = ["bridge"]
 
@@ -59,7 +59,7 @@ def webhooks(site: Site, delete: bool) -> None:
         )
         return
     documents = [document for _, document in configurations(settings, frozenset(settings.admission.bridge_users))]
-    click.echo(yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, width=160), nl=False)
+    click.echo(as_yaml(documents), nl=False)
 
 
 @bridge.command()
@@ -71,10 +71,3 @@ def settings() -> None:
 async def _delete(site: Site, name: str) -> list[str]:
     async with Client(site.access()) as client:
         return await delete_configurations(client, name)
-
-
-class _Plain(yaml.SafeDumper):
-    """Without anchors: what is said twice is written twice."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
-        return True

@@ -1,13 +1,7 @@
-"""What the commands of `slinky bridge …` share: where the configuration and Kubernetes are, how they log, and how they end when they are told to."""
+"""What the commands of `slinky bridge …` share: where the configuration and Kubernetes are."""
 
-import asyncio
-import datetime as dt
 import functools
-import logging
-import signal
-import sys
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +10,12 @@ import msgspec
 
 from slinky.bridge.settings import Settings
 from slinky.bridge.settings_file import check_managed, load_settings
-from slinky.kube import Access, ConfigurationError, from_kubeconfig, in_cluster, load_access
+from slinky.cli.service import access_by, health_port_option, kubeconfig_option, pods_namespace
+from slinky.kube import Access
 
-__all__ = ["Site", "logging_options", "run_until_told_to_end", "service_options", "set_up_logging", "site_options"]
+__all__ = ["Site", "service_options", "site_options"]
 
 DEFAULT_CONFIG = "/etc/slurm-bridge/config.yaml"
-HOME = "slinky"  # the bridge's namespace where nothing says otherwise
 
 Command = Callable[..., Any]
 
@@ -38,11 +32,11 @@ class Site(msgspec.Struct, frozen=True):
         found = load_settings(self.config)
         if self.health_port is not None:
             found = msgspec.structs.replace(found, health_port=self.health_port)
-        return found if found.namespace else check_managed(self.config, msgspec.structs.replace(found, namespace=_pods_namespace()))
+        return found if found.namespace else check_managed(self.config, msgspec.structs.replace(found, namespace=pods_namespace()))
 
     def access(self) -> Access:
         """Raises ConfigurationError."""
-        return from_kubeconfig(self.kubeconfig) if self.kubeconfig else load_access()
+        return access_by(self.kubeconfig)
 
 
 def site_options(command: Command) -> Command:
@@ -57,11 +51,7 @@ def site_options(command: Command) -> Command:
         show_envvar=True,
         help="The bridge's configuration (docs/bridge-configuration.md).",
     )
-    @click.option(
-        "--kubeconfig",
-        type=click.Path(path_type=Path),
-        help="How Kubernetes is reached.  [default: $KUBECONFIG, else the pod's ServiceAccount, else ~/.kube/config]",
-    )
+    @kubeconfig_option
     @functools.wraps(command)
     def with_site(*arguments: Any, config: Path, kubeconfig: Path | None, **options: Any) -> Any:
         return command(*arguments, site=Site(config, kubeconfig), **options)
@@ -72,87 +62,9 @@ def site_options(command: Command) -> Command:
 def service_options(command: Command) -> Command:
     """What a process that serves takes besides: --health-port, as part of `site`."""
 
-    @click.option(
-        "--health-port", type=int, help="Port of /livez, /readyz and /metrics, instead of the configuration's; 0 takes a free one."
-    )
+    @health_port_option
     @functools.wraps(command)
     def with_port(*arguments: Any, site: Site, health_port: int | None, **options: Any) -> Any:
         return command(*arguments, site=msgspec.structs.replace(site, health_port=health_port), **options)
 
     return site_options(with_port)
-
-
-def logging_options(command: Command) -> Command:
-    """--log-format and --verbose, in effect when the command begins."""
-
-    @click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="One line a message, or one JSON object.",
-    )
-    @click.option("--verbose", "-v", is_flag=True, help="Say more.")
-    @functools.wraps(command)
-    def with_logging(*arguments: Any, log_format: str, verbose: bool, **options: Any) -> Any:
-        set_up_logging(log_format, verbose=verbose)
-        return command(*arguments, **options)
-
-    return with_logging
-
-
-def set_up_logging(log_format: str, *, verbose: bool) -> None:
-    """To standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines() if log_format == "json" else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("slinky").setLevel(logging.DEBUG if verbose else logging.INFO)
-
-
-class _JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        moment = dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(timespec="milliseconds")
-        line = {"time": moment, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
-
-
-def run_until_told_to_end(service: Coroutine[Any, Any, None]) -> None:
-    """Run `service`; SIGTERM and SIGINT cancel it once, and it may finish what it has begun. What it raises by itself is raised."""
-
-    async def run() -> None:
-        task = asyncio.ensure_future(service)
-        told = False
-
-        def end(number: int) -> None:
-            nonlocal told
-            if not told:
-                logging.getLogger(__name__).info("%s: ending", signal.Signals(number).name)
-                told = True
-                task.cancel()
-
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, end, number)
-        with suppress(asyncio.CancelledError):
-            await task
-
-    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(run())
-
-
-def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed (`pip install slinky[fast]`), else Python's own."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
-def _pods_namespace() -> str:
-    try:
-        return in_cluster().namespace
-    except ConfigurationError:
-        return HOME

@@ -5,7 +5,8 @@ import msgspec
 
 from slinky.bridge.bridge import Bridge
 from slinky.bridge.settings import Settings
-from slinky.cli.bridge_options import Site, logging_options, run_until_told_to_end, service_options
+from slinky.cli.bridge_options import Site, service_options
+from slinky.cli.service import logging_options, run_until_told_to_end
 from slinky.kube import Access
 
 __all__ = ["run"]

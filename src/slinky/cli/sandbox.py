@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.table import Table
 
 from slinky.cli.lazy import LazyGroup
-from slinky.sandbox.cache import sandboxes
+from slinky.sandbox.cache import cache_root, sandboxes
 from slinky.sandbox.debian import PEOPLE
 from slinky.sandbox.down import down as take_down
 from slinky.sandbox.errors import SandboxError, UsageError
 from slinky.sandbox.handle import INSIDE_PATH, Sandbox, names
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import ADDONS, Shape, parse_memory
+from slinky.sandbox.up import build_all, check_circumstances
 from slinky.sandbox.up import up as bring_up
 from slinky.sandbox.versions import versions
 
@@ -37,7 +38,7 @@ def named(command: Command) -> Command:
     return click.option("--name", default="default", show_default=True, envvar="SLINKY_SANDBOX", help="Which sandbox.")(command)
 
 
-@click.group(cls=LazyGroup, elsewhere={"bridge": "slinky.cli.sandbox_bridge:bridge"})
+@click.group(cls=LazyGroup, elsewhere={"bridge": "slinky.cli.sandbox_bridge:bridge", "operator": "slinky.cli.sandbox_operator:operator"})
 def sandbox() -> None:
     """A real Kubernetes and a real Slurm on this machine, with no container engine.
 
@@ -57,6 +58,7 @@ def sandbox() -> None:
 @click.option(
     "--sink", is_flag=True, help="A slurmd on the head that answers for the external nodes: GraceTime, suspend, jobs that shrink."
 )
+@click.option("--operator", is_flag=True, help="Images, a database and volumes for the clusters that the operator makes on real nodes.")
 @click.option("--with", "addons", default="", metavar="LIST", help=f"Of {', '.join(ADDONS)}: controllers and CRDs to add.")
 @click.option(
     "--kubernetes", default=versions().kubernetes.default, show_default=True, help=f"Of {', '.join(versions().kubernetes.releases)}."
@@ -73,6 +75,16 @@ def up(name: str, node_memory: str, addons: str, **options: Any) -> None:
         f"sandbox {name!r} is up ({time.monotonic() - started:.1f} s): Kubernetes at {found.kube_server}, slurmrestd at {found.slurm_server}"
     )
     click.echo(f'next: eval "$(slinky sandbox env{own})"; kubectl get nodes; sinfo        ends with: slinky sandbox down{own}')
+
+
+@sandbox.command()
+def build() -> None:
+    """Build all that any sandbox needs, and start none: for a machine image, or before tests that are to be quick."""
+    started = time.monotonic()
+    check_circumstances()
+    with Progress() as progress:
+        asyncio.run(build_all(progress))
+    click.echo(f"all is built ({time.monotonic() - started:.1f} s), in {cache_root()}")
 
 
 @sandbox.command()

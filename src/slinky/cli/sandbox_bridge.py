@@ -11,14 +11,15 @@ from contextlib import AsyncExitStack, contextmanager
 
 import click
 
-from slinky.cli.bridge_options import run_until_told_to_end
 from slinky.cli.sandbox import named
+from slinky.cli.service import run_until_told_to_end
 from slinky.sandbox.bridge import SandboxBridge, sandbox_bridge
+from slinky.sandbox.clusterbridge import cluster_bridge
 from slinky.sandbox.errors import SandboxError, UsageError
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.progress import Progress
 
-__all__ = ["bridge", "make_namespaces"]
+__all__ = ["bridge", "make_namespaces", "only_one"]
 
 
 @click.command()
@@ -31,34 +32,44 @@ __all__ = ["bridge", "make_namespaces"]
     show_default=True,
     help="One whose pods Slurm places; it is made where it does not exist. May be given several times.",
 )
-def bridge(name: str, namespaces: tuple[str, ...]) -> None:
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="For the Slurm of examples/operator/cluster.yaml, which the operator made, instead of the sandbox's own.",
+)
+def bridge(name: str, namespaces: tuple[str, ...], cluster: bool) -> None:
     """Run the bridge on a sandbox until Ctrl-C: Slurm places the pods of its namespaces.
 
     Both processes are run as an administrator would (`slinky bridge admission`, `slinky bridge run`). Pods that run go on running when the bridge ends, and the next one takes them over.
     """
     sandbox = Sandbox.running(name)
-    with _only_one(sandbox):
-        run_until_told_to_end(_serve(sandbox, namespaces))
+    with only_one(sandbox, "bridge", ", or give it all namespaces at once"):
+        run_until_told_to_end(_serve(sandbox, namespaces, cluster))
     click.echo("the bridge has ended; pods and jobs are as they were")
 
 
-async def _serve(sandbox: Sandbox, namespaces: tuple[str, ...]) -> None:
+async def _serve(sandbox: Sandbox, namespaces: tuple[str, ...], cluster: bool) -> None:
     await make_namespaces(sandbox, namespaces)
     async with AsyncExitStack() as stack:
         with Progress() as progress, progress.step("the bridge: admission and scheduler"):
-            running = sandbox_bridge(sandbox, sandbox.folder / "bridge", managedNamespaces=list(namespaces))
+            folder = sandbox.folder / "bridge"
+            running = (
+                cluster_bridge(sandbox, folder, list(namespaces))
+                if cluster
+                else sandbox_bridge(sandbox, folder, managedNamespaces=list(namespaces))
+            )
             found = await stack.enter_async_context(running)
-        _say(sandbox, found, namespaces)
+        _say(sandbox, found, namespaces, "examples/operator/pod.yaml" if cluster else "examples/pod.yaml")
         part, code = await found.first_to_end()
         raise SandboxError(f"slinky bridge {part} ended with {code}: {found.log(part)[-2000:]}")
 
 
-def _say(sandbox: Sandbox, bridge: SandboxBridge, namespaces: tuple[str, ...]) -> None:
+def _say(sandbox: Sandbox, bridge: SandboxBridge, namespaces: tuple[str, ...], example: str) -> None:
     own = "" if sandbox.record.name == "default" else f" --name {sandbox.record.name}"
     click.echo(f"the bridge runs on sandbox {sandbox.record.name!r}: Slurm places the pods of {', '.join(namespaces)}")
     click.echo(f"its logs: {bridge.folder}/admission.log and run.log; its metrics: {bridge.health()}/metrics")
     click.echo(f"next, in another terminal: slinky sandbox shell{own}")
-    click.echo(f"  kubectl apply -n {namespaces[0]} -f examples/pod.yaml; squeue; kubectl get pods -n {namespaces[0]} -o wide")
+    click.echo(f"  kubectl apply -n {namespaces[0]} -f {example}; squeue; kubectl get pods -n {namespaces[0]} -o wide")
     click.echo("ends with Ctrl-C")
 
 
@@ -69,15 +80,14 @@ async def make_namespaces(sandbox: Sandbox, names: Sequence[str]) -> None:
 
 
 @contextmanager
-def _only_one(sandbox: Sandbox) -> Iterator[None]:
+def only_one(sandbox: Sandbox, what: str, instead: str = "") -> Iterator[None]:
     """The kernel lets go of the lock when its holder dies."""
-    path = sandbox.folder / "bridge/lock"
+    path = sandbox.folder / what / "lock"
     path.parent.mkdir(exist_ok=True)
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise UsageError(
-                f"a bridge runs on sandbox {sandbox.record.name!r} already: end it first, or give it all namespaces at once"
-            ) from None
+            article = "an" if what[0] in "aeiou" else "a"
+            raise UsageError(f"{article} {what} runs on sandbox {sandbox.record.name!r} already: end it first{instead}") from None
         yield

@@ -3,7 +3,7 @@
 import click
 
 from slinky.bridge.sink import address_of, serve
-from slinky.cli.bridge_options import logging_options, run_until_told_to_end
+from slinky.cli.service import logging_options, run_until_told_to_end
 
 __all__ = ["sink"]
 

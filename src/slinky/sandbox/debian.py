@@ -18,7 +18,7 @@ from slinky.sandbox.errors import BuildError, CircumstanceError
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.versions import DebianVersions, versions
 
-__all__ = ["PEOPLE", "build_root", "find_mirror"]
+__all__ = ["PEOPLE", "SERVICES", "build_root", "find_mirror", "over"]
 
 PACKAGES = [
     "slurmctld",
@@ -231,10 +231,28 @@ def _require_slurm(folder: Path, wanted: DebianVersions) -> None:
 
 def _inside(folder: Path, script: str, log: Path, failure: str) -> None:
     """Run a script in the root, with mounts and processes that end with it."""
+    _lend_names(folder)
+    _chroot(folder, script, log, failure)
+
+
+def over(root: Path, folder: Path, script: str, log: Path, failure: str) -> None:
+    """The same over a root that stays as it is: what the script changes is afterwards in `folder/upper`."""
+    upper, work, merged = (folder / name for name in ("upper", "work", "merged"))
+    for place in (upper / "etc", work, merged):
+        place.mkdir(parents=True, exist_ok=True)
+    _lend_names(upper)
+    options = f"lowerdir={root.resolve()},upperdir={upper},workdir={work},redirect_dir=off,metacopy=off"
+    _chroot(merged, script, log, failure, f"mount -t overlay overlay -o {options} {merged} && ")
+
+
+def _lend_names(folder: Path) -> None:
     for name in ("resolv.conf", "hosts"):
         if Path("/etc", name).exists():
             shutil.copyfile(Path("/etc", name), folder / "etc" / name)
-    enter = 'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" /bin/sh -euc "$2"'
+
+
+def _chroot(folder: Path, script: str, log: Path, failure: str, before: str = "") -> None:
+    enter = before + 'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" /bin/sh -euc "$2"'
     namespaces = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
     proxies = {k: v for k, v in os.environ.items() if k.lower() in ("http_proxy", "https_proxy", "no_proxy")}

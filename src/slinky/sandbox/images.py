@@ -1,39 +1,36 @@
-"""Container images without a container engine: OCI archives made from the Debian root, one layer each, kept in the cache.
+"""Container images without a container engine: OCI archives made from the Debian root, kept in the cache.
 
-`sandbox/pause:1` is what containerd holds a pod's namespaces with, `sandbox/busybox:1` serves examples, `sandbox/slurm:1` carries every Slurm
-daemon and command. They are loaded into each real node's containerd; nothing is ever pulled.
+`sandbox/pause:1` is what containerd holds a pod's namespaces with, `sandbox/busybox:1` serves examples, `sandbox/slurm:1` carries every Slurm daemon and command. Where the operator's clusters are asked for,
+one more archive has an image a daemon, all of two layers: that of `sandbox/slurm:1`, and what clusterlayer.py lays over it. They are loaded into each real node's containerd; nothing is ever pulled.
 """
 
-import hashlib
-import io
-import json
-import os
 import subprocess
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from slinky.sandbox.archives import Packed, add, write_archive
 from slinky.sandbox.cache import digest, entry
+from slinky.sandbox.clusterlayer import ENTRY_POINTS, PLACE, layer_key, write_cluster_layer
 from slinky.sandbox.errors import BuildError
 from slinky.sandbox.progress import Progress
 
-__all__ = ["IMAGES", "Image", "build_images"]
+__all__ = ["IMAGES", "Image", "archives", "build_images"]
 
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 BUILD_SECONDS = 600
+CLUSTER_FILE = "sandbox-cluster.tar"
+TAGS = ("1", "2")  # the same under two names, to try an image's change
 
 _WAIT = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 
 @dataclass(frozen=True)
 class Image:
-    """`paths` of the root (everything where empty, less `without`)."""
+    """Everything of the root, less `without`; or busybox and its links."""
 
     name: str
     entrypoint: Sequence[str]
-    paths: Sequence[str] = ()
     without: Sequence[str] = ()
     links: bool = False
 
@@ -54,62 +51,60 @@ SERVERS = (
     "var/lib/dpkg",
 )
 
+SLURM = Image("sandbox/slurm:1", ("/bin/bash",), without=SERVERS)
 IMAGES = (
-    Image("sandbox/pause:1", ("/bin/sh", "-c", _WAIT), (BUSYBOX,), links=True),
-    Image("sandbox/busybox:1", ("/bin/sh",), (BUSYBOX,), links=True),
-    Image("sandbox/slurm:1", ("/bin/bash",), without=SERVERS),
+    Image("sandbox/pause:1", ("/bin/sh", "-c", _WAIT), links=True),
+    Image("sandbox/busybox:1", ("/bin/sh",), links=True),
+    SLURM,
 )
 
 
-def build_images(root: Path, progress: Progress) -> Path:
-    """A folder with one archive an image."""
-    key = digest(root.name, *(repr(image) for image in IMAGES), Path(__file__).read_bytes())
+def archives(operator: bool) -> list[str]:
+    """The files to load. The clusters' archive has `sandbox/slurm:1` in it."""
+    return [image.file for image in IMAGES if not (operator and image is SLURM)] + [CLUSTER_FILE] * operator
+
+
+def build_images(root: Path, operator: bool, progress: Progress) -> Path:
+    """A folder with the archives that are to be loaded."""
+    key = digest(root.name, repr(IMAGES), *(Path(__file__).with_name(name).read_bytes() for name in ("images.py", "archives.py")))
+    if operator:
+        key = f"{key}-{digest(layer_key(), *TAGS)}"
 
     def build(folder: Path) -> None:
         with progress.step("making the container images") as step:
+            layer = folder / "layer.tar"
             for image in IMAGES:
-                step.say(image.name)
-                _archive(image, root, folder)
+                if image.file in archives(operator):
+                    step.say(image.name)
+                    _write_layer(image, root, layer)
+                    write_archive(folder / image.file, [Packed(image.name, image.entrypoint, [layer])])
+            if operator:
+                step.say("the daemons' packages")
+                over = folder / "over.tar"
+                write_cluster_layer(root, over)
+                step.say("the daemons' images")
+                _write_layer(SLURM, root, layer)
+                write_archive(folder / CLUSTER_FILE, _daemons(layer, over))
+                over.unlink()
+            layer.unlink()
 
     return entry(f"images/{key}", build)
 
 
-def _archive(image: Image, root: Path, folder: Path) -> None:
-    layer = folder / "layer.tar"
+def _daemons(below: Path, over: Path) -> list[Packed]:
+    found = [Packed(SLURM.name, SLURM.entrypoint, [below])]
+    for daemon in ENTRY_POINTS:
+        for tag in TAGS:
+            words = ("/usr/bin/tini", "--", f"/{PLACE}/{daemon}")
+            found.append(Packed(f"sandbox/{daemon}:{tag}", words, [below, over], {"tag": tag}))
+    return found
+
+
+def _write_layer(image: Image, root: Path, layer: Path) -> None:
     if image.links:
         _write_busybox_layer(root, layer)
     else:
         _write_root_layer(root, layer, image)
-    blob = _blob_of(layer)
-    architecture = ARCHITECTURES.get(_machine(), _machine())
-    settings = {"Entrypoint": list(image.entrypoint), "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}
-    config = _json(
-        {"architecture": architecture, "os": "linux", "config": settings, "rootfs": {"type": "layers", "diff_ids": [blob["digest"]]}}
-    )
-    manifest = _json(
-        {
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": _digest(config), "size": len(config)},
-            "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", **blob}],
-        }
-    )
-    described: dict[str, Any] = {
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "digest": _digest(manifest),
-        "size": len(manifest),
-    }
-    described["annotations"] = {
-        "io.containerd.image.name": f"docker.io/{image.name}",
-        "org.opencontainers.image.ref.name": image.name.split(":")[1],
-    }
-    with tarfile.open(folder / image.file, "w") as archive:
-        _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
-        _add(archive, "index.json", _json({"schemaVersion": 2, "manifests": [described]}))
-        for content in (config, manifest):
-            _add(archive, f"blobs/sha256/{_digest(content).removeprefix('sha256:')}", content)
-        archive.add(layer, f"blobs/sha256/{str(blob['digest']).removeprefix('sha256:')}")
-    layer.unlink()
 
 
 def _write_root_layer(root: Path, layer: Path, image: Image) -> None:
@@ -135,28 +130,5 @@ def _write_busybox_layer(root: Path, layer: Path) -> None:
                 link = tarfile.TarInfo(f"bin/{applet}")
                 link.type, link.linkname = tarfile.SYMTYPE, "busybox"
                 archive.addfile(link)
-        _add(archive, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")
-        _add(archive, "etc/group", b"root:x:0:\nnogroup:x:65534:\n")
-
-
-def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size, member.mode = len(content), 0o644
-    archive.addfile(member, io.BytesIO(content))
-
-
-def _blob_of(path: Path) -> dict[str, str | int]:
-    with path.open("rb") as file:
-        return {"digest": "sha256:" + hashlib.file_digest(file, "sha256").hexdigest(), "size": path.stat().st_size}
-
-
-def _digest(content: bytes) -> str:
-    return "sha256:" + hashlib.sha256(content).hexdigest()
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _machine() -> str:
-    return os.uname().machine
+        add(archive, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")
+        add(archive, "etc/group", b"root:x:0:\nnogroup:x:65534:\n")

@@ -6,7 +6,18 @@ from typing import Any
 
 from slinky.sandbox.network import Addresses
 
-__all__ = ["CNI_FILE", "CONTAINERD_FILE", "cni", "containerd", "corefile", "dns_objects", "kube_proxy", "kubelet", "slurm_objects"]
+__all__ = [
+    "CNI_FILE",
+    "CONTAINERD_FILE",
+    "cni",
+    "containerd",
+    "corefile",
+    "dns_objects",
+    "kube_proxy",
+    "kubelet",
+    "on_the_head",
+    "slurm_objects",
+]
 
 CONTAINERD_FILE = "containerd/config.toml"
 CNI_FILE = "cni/net.d/10-sandbox.conflist"
@@ -126,7 +137,7 @@ def dns_objects(addresses: Addresses) -> list[dict[str, Any]]:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "sandbox-coredns"}],
     }
-    return [*_on_the_head("kube-system", "kube-dns", ports, addresses, addresses.dns_service), binding]
+    return [*on_the_head("kube-system", "kube-dns", ports, addresses, addresses.dns_service), binding]
 
 
 def slurm_objects(addresses: Addresses, key: bytes) -> list[dict[str, Any]]:
@@ -134,11 +145,11 @@ def slurm_objects(addresses: Addresses, key: bytes) -> list[dict[str, Any]]:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "slurm-key", "namespace": "slurm"}}
     found: list[dict[str, Any]] = [secret | {"data": {"slurm.key": base64.b64encode(key).decode()}}]
     for name, port in (("slurmctld", 6817), ("slurmrestd", 6820)):
-        found += _on_the_head("slurm", name, [{"name": "slurm", "port": port, "protocol": "TCP"}], addresses, "")
+        found += on_the_head("slurm", name, [{"name": "slurm", "port": port, "protocol": "TCP"}], addresses, "")
     return found
 
 
-def _on_the_head(namespace: str, name: str, ports: list[dict[str, Any]], addresses: Addresses, cluster_ip: str) -> list[dict[str, Any]]:
+def on_the_head(namespace: str, name: str, ports: list[dict[str, Any]], addresses: Addresses, cluster_ip: str) -> list[dict[str, Any]]:
     """A Service whose one endpoint is a server on the head."""
     meta = {"name": name, "namespace": namespace}
     spec: dict[str, Any] = {"ports": ports} | ({"clusterIP": cluster_ip} if cluster_ip else {})

@@ -17,14 +17,14 @@ from slinky.sandbox.cgroups import cgroup_name, check_cgroups, make_cgroup
 from slinky.sandbox.client import Kube
 from slinky.sandbox.errors import CircumstanceError
 from slinky.sandbox.handle import Sandbox
-from slinky.sandbox.images import IMAGES
+from slinky.sandbox.images import archives
 from slinky.sandbox.keeper import Part
 from slinky.sandbox.machine import Machine, furnish
 from slinky.sandbox.network import plug_node
 from slinky.sandbox.nodefiles import CNI_FILE, CONTAINERD_FILE, cni, containerd, corefile, dns_objects, kube_proxy, kubelet, slurm_objects
 from slinky.sandbox.progress import Progress
 
-__all__ = ["check_circumstances", "load_images", "start_machines", "start_nodes", "start_slurmd"]
+__all__ = ["check_circumstances", "load_images", "node_name", "start_machines", "start_nodes", "start_slurmd"]
 
 # What a kubelet would set on the host's kernel, shown to it as set already: the host is not the sandbox's to change.
 KERNEL = {
@@ -96,9 +96,9 @@ async def load_images(sandbox: Sandbox, progress: Progress) -> None:
         async def load(index: int) -> None:
             ready = ["ctr", "--connect-timeout=2s", "version"]
             await sandbox.until(f"containerd-{index}", "it answered", lambda: sandbox.link.run(node_name(index), *ready))
-            for image in IMAGES:
+            for file in archives(sandbox.record.shape.operator):
                 await sandbox.link.run(
-                    node_name(index), "ctr", "--namespace=k8s.io", "images", "import", "--local", f"/opt/slinky/images/{image.file}"
+                    node_name(index), "ctr", "--namespace=k8s.io", "images", "import", "--local", f"/opt/slinky/images/{file}"
                 )
 
         await asyncio.gather(*(load(index) for index in range(count)))

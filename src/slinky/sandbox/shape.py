@@ -27,6 +27,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     register: bool = True
     slurmd: bool = False
     sink: bool = False
+    operator: bool = False
 
     def checked(self) -> "Shape":
         kubernetes_version(self.kubernetes)
@@ -41,6 +42,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("--node-cpus and --node-memory must be positive, --node-gpus zero or more")
         if self.slurmd and not self.real_nodes:
             raise UsageError("--slurmd starts a slurmd on each real node: give --real-nodes 1 to 3 too")
+        if self.operator and not self.real_nodes:
+            raise UsageError("--operator prepares real nodes for the operator's clusters: give --real-nodes 1 to 3 too")
         return self
 
 

@@ -56,7 +56,7 @@ GresTypes=gpu,mig,hca
 Licenses=matlab:20
 SchedulerType=sched/backfill
 # A pod should not wait for the next round: schedule at each submit, look deep into the queue.
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,default_queue_depth=10000,bf_interval=10,bf_max_job_test=5000,bf_continue,max_rpc_cnt=0
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,default_queue_depth=10000,bf_interval=2,bf_max_job_test=5000,bf_continue,max_rpc_cnt=0
 PreemptType=preempt/qos
 PreemptMode=CANCEL
 PriorityType=priority/multifactor
@@ -106,7 +106,7 @@ MY_CNF = """\
 datadir=/var/lib/mysql
 socket=/run/mysqld/mysqld.sock
 pid-file=/run/mysqld/mysqld.pid
-skip-networking
+{network}
 user=mysql
 innodb_buffer_pool_size=128M
 innodb_flush_log_at_trx_commit=0
@@ -141,7 +141,7 @@ ACCOUNTING = {
 }
 
 
-def write_files(etc: Path, var: Path, addresses: Addresses) -> None:
+def write_files(etc: Path, var: Path, addresses: Addresses, *, reachable: bool = False) -> None:
     """Configuration, keys and state folders, owned by those who may read them."""
     home = etc / "slurm"
     home.mkdir(exist_ok=True)
@@ -158,7 +158,9 @@ def write_files(etc: Path, var: Path, addresses: Addresses) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.chown(folder, SLURM_UID, SLURM_UID)
     (etc / "mysql").mkdir(exist_ok=True)
-    (etc / "mysql/sandbox.cnf").write_text(MY_CNF)
+    tls = "ssl_ca=/etc/mysql/ca.crt\nssl_cert=/etc/mysql/mariadb.crt\nssl_key=/etc/mysql/mariadb.key"
+    network = f"bind-address={addresses.head}\n{tls}" if reachable else "skip-networking"  # pods have databases there too
+    (etc / "mysql/sandbox.cnf").write_text(MY_CNF.format(network=network))
     (etc / "hosts").write_text(f"127.0.0.1 localhost\n{addresses.head} head\n")
     for service in ("slurm", "mysql"):
         (var / "lib" / service).mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from slinky.sandbox import addons, kubernetes, kwoknodes, realnodes, slurm
+from slinky.sandbox import addons, clusters, kubernetes, kwoknodes, realnodes, slurm
 from slinky.sandbox.cache import lock, require_room, sandbox_folder
 from slinky.sandbox.debian import build_root
 from slinky.sandbox.down import remove
@@ -29,10 +29,10 @@ from slinky.sandbox.images import build_images
 from slinky.sandbox.machine import Machine, furnish, host_folders
 from slinky.sandbox.network import choose, plug_head
 from slinky.sandbox.progress import Progress
-from slinky.sandbox.shape import Shape
+from slinky.sandbox.shape import ADDONS, Shape
 from slinky.sandbox.sink import start_sink
 
-__all__ = ["Built", "build", "check_circumstances", "up"]
+__all__ = ["Built", "build", "build_all", "check_circumstances", "up"]
 
 NETWORK_LOCK = "\0slinky-sandbox-network"
 
@@ -60,8 +60,14 @@ async def build(shape: Shape, progress: Progress) -> tuple[Path, Built]:
         programs = group.create_task(asyncio.to_thread(Built, shape, progress))
     built = programs.result()
     if shape.real_nodes:
-        built.images = await asyncio.to_thread(build_images, root.result(), progress)
+        built.images = await asyncio.to_thread(build_images, root.result(), shape.operator, progress)
     return root.result(), built
+
+
+async def build_all(progress: Progress) -> None:
+    """All that any shape needs, but for other releases of Kubernetes."""
+    for operator in (False, True):
+        await _ungrouped(build(Shape(real_nodes=1, addons=ADDONS, operator=operator), progress))
 
 
 async def up(name: str, shape: Shape, progress: Progress) -> Sandbox:
@@ -171,8 +177,10 @@ async def _await_keeper(sandbox: Sandbox, seconds: float = 20) -> None:
 
 async def _start_servers(sandbox: Sandbox, built: Built, progress: Progress) -> None:
     etc, var = sandbox.head / "etc", sandbox.head / "var"
-    slurm.write_files(etc, var, sandbox.record.addresses)
-    kubernetes.write_files(etc, sandbox.folder, sandbox.record.addresses)
+    slurm.write_files(etc, var, sandbox.record.addresses, reachable=sandbox.record.shape.operator)
+    authority = kubernetes.write_files(etc, sandbox.folder, sandbox.record.addresses)
+    if sandbox.record.shape.operator:
+        clusters.certify_database(etc, authority)
     async with asyncio.TaskGroup() as group:
         group.create_task(_start_slurm(sandbox, progress))
         group.create_task(_start_kubernetes(sandbox, built, progress))
@@ -190,6 +198,8 @@ async def _start_slurm(sandbox: Sandbox, progress: Progress) -> None:
         client = ["mariadb", "--defaults-file=/etc/mysql/sandbox.cnf", "-e"]
         await sandbox.until("mariadb", "it answered", lambda: link.run("head", *client, "SELECT 1"))
         await link.run("head", *client, slurm.DATABASE)
+        if sandbox.record.shape.operator:
+            await link.run("head", *client, clusters.database(sandbox.folder))
         step.say("slurmdbd")
         await link.start(parts["slurmdbd"])
         await sandbox.until("slurmdbd", "it answered", lambda: link.run("head", "sacctmgr", "--noheader", "show", "stats"))
@@ -239,6 +249,8 @@ async def _start_kubernetes(sandbox: Sandbox, built: Built, progress: Progress) 
                 await kwoknodes.make(sandbox, kube)
                 await sandbox.until("kwok", "all nodes were Ready", lambda: kwoknodes.all_ready(kube, shape.nodes, step.say), 180)
         await realnodes.start_nodes(sandbox, kube, progress)
+        if shape.operator:
+            await clusters.prepare(sandbox, kube)
         await addons.start(sandbox, kube, built.manifests, progress)
 
 

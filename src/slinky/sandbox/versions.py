@@ -27,6 +27,10 @@ class DebianVersions(msgspec.Struct, frozen=True):
     cures: list[str]
 
 
+class ImageVersions(msgspec.Struct, frozen=True):
+    borrowed: str
+
+
 class KubernetesVersions(msgspec.Struct, frozen=True):
     default: str
     releases: dict[str, str]
@@ -41,6 +45,7 @@ class Program(msgspec.Struct, frozen=True):
 class Versions(msgspec.Struct, frozen=True):
     go: GoVersions
     debian: DebianVersions
+    images: ImageVersions
     kubernetes: KubernetesVersions
     programs: dict[str, Program]
     manifests: dict[str, Program]

@@ -196,6 +196,10 @@ class Nodes:
         """Remove a run-time node. Not while a live job names it in `excluded_nodes`: Slurm then refuses every update of that job."""
         self._portal.run(self._inner.delete(name))
 
+    def since(self, update_time: int) -> tuple[list[Node] | None, int]:
+        """All nodes, or None where nothing changed since the last answer, whose second value is `update_time`; 0 asks for all."""
+        return self._portal.run(self._inner.since(update_time))
+
     def watch(self, pace: Pace | None = None) -> Iterator[NodeTransition]:
         """Transitions of all nodes, for ever; the first word on each is its state at the start. Slurm answers in 100 bytes while nothing changed."""
         return self._portal.iterate(self._inner.watch(pace))

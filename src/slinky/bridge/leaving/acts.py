@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from slinky.bridge.admission_service import MUTATING, VALIDATING
 from slinky.bridge.executor import Executor
 from slinky.bridge.keys import CORDONED_FOR_SLURM, FINALIZER, MANAGED_NODE, NODE_CONDITION, OVERRULED
 from slinky.bridge.leaving.look import SECRETS, Looker
@@ -21,7 +20,20 @@ from slinky.bridge.leaving.steps import Act, Clear, DeleteNode, DeletePod, Drain
 from slinky.bridge.node_reasons import LEAVING
 from slinky.bridge.settings import Settings
 from slinky.bridge.standing import conditions_for
-from slinky.kube import NODES, PODS, Backoff, Client, ConflictError, KubeError, NotFoundError, PatchKind, Pod, TooManyRequestsError
+from slinky.kube import (
+    MUTATING_CONFIGURATIONS,
+    NODES,
+    PODS,
+    VALIDATING_CONFIGURATIONS,
+    Backoff,
+    Client,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    PatchKind,
+    Pod,
+    TooManyRequestsError,
+)
 from slinky.slurm import AlreadyDoneError, NodeChange, SlurmClient, SlurmError
 from slinky.slurm import NotFoundError as NotInSlurmError
 
@@ -188,7 +200,7 @@ class Leaver:
                 await self._clear(act)
 
     async def _remove(self, plural: str, name: str) -> None:
-        resource = {found.plural: found for found in (MUTATING, VALIDATING, SECRETS)}[plural]
+        resource = {found.plural: found for found in (MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS, SECRETS)}[plural]
         await self._ignore_gone(self._kube.delete(resource, name, self._settings.namespace if resource is SECRETS else ""))
 
     async def _let_go(self, act: LetGo) -> None:

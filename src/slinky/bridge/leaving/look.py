@@ -7,14 +7,13 @@ import asyncio
 import logging
 from typing import Any
 
-from slinky.bridge.admission_service import MUTATING, VALIDATING
 from slinky.bridge.adoption import Found, found_in, whole
 from slinky.bridge.leaving.plan import Look
 from slinky.bridge.leaving.steps import Left, RemoveObject
 from slinky.bridge.settings import Settings
 from slinky.bridge.shadow import shadow_cluster_name
 from slinky.bridge.webhook_configuration import SUFFIX
-from slinky.kube import NODES, PODS, Client, NotFoundError, Resource
+from slinky.kube import MUTATING_CONFIGURATIONS, NODES, PODS, VALIDATING_CONFIGURATIONS, Client, NotFoundError, Resource
 from slinky.slurm import SlurmClient, SlurmError
 
 __all__ = ["SECRETS", "Looker"]
@@ -84,7 +83,7 @@ class Looker:
         ours: list[RemoveObject] = []
         foreign: list[Left] = []
         name = self._settings.admission.configuration
-        for resource in (MUTATING, VALIDATING):
+        for resource in (MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS):
             found = await self._get(resource, name)
             if found is None:
                 continue

@@ -11,14 +11,26 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from slinky.bridge.admission_service import MUTATING, VALIDATING
 from slinky.bridge.keys import GANG
 from slinky.bridge.leaving.steps import Left
 from slinky.bridge.marker import read_comment
 from slinky.bridge.migration.plan import Handover, MarkNodes, Move, PreparePod, Scene, SingleOut, TakeJob, Unhook, pods_of_original
 from slinky.bridge.settings import Settings
 from slinky.bridge.watches import Watches, release_of
-from slinky.kube import JOBS, NODES, PODS, Client, HealthServer, KubeError, KubeMetrics, NotFoundError, PatchKind, Resource
+from slinky.kube import (
+    JOBS,
+    MUTATING_CONFIGURATIONS,
+    NODES,
+    PODS,
+    VALIDATING_CONFIGURATIONS,
+    Client,
+    HealthServer,
+    KubeError,
+    KubeMetrics,
+    NotFoundError,
+    PatchKind,
+    Resource,
+)
 from slinky.slurm import JobDescription, NodeChange, SlurmClient, SlurmError
 
 __all__ = ["Mover", "deployments_of_original", "scene"]
@@ -79,7 +91,7 @@ async def scene(kube: Client, slurm: SlurmClient, settings: Settings, cluster: s
         slurm_nodes={node.name: node for node in await slurm.nodes.all()},
         webhooks=[
             (resource.plural, found["metadata"]["name"])
-            for resource in (MUTATING, VALIDATING)
+            for resource in (MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS)
             for found in (await kube.list(resource)).items
             if (names := {webhook.get("name") for webhook in found.get("webhooks") or ()}) and names == {WEBHOOK}
         ],
@@ -122,7 +134,9 @@ class Mover:
         match move:
             case Unhook(plural, name):
                 try:
-                    await self._kube.delete(MUTATING if plural == MUTATING.plural else VALIDATING, name)
+                    await self._kube.delete(
+                        MUTATING_CONFIGURATIONS if plural == MUTATING_CONFIGURATIONS.plural else VALIDATING_CONFIGURATIONS, name
+                    )
                 except NotFoundError:
                     log.debug("%s is gone already", move.name)
             case SingleOut(kind, namespace, name):

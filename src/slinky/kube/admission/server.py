@@ -1,6 +1,6 @@
 """The admission server: webhooks over TLS, each a plain function of its request.
 
-In: AdmissionReviews from the API server. Out: what the handler of that path says.
+In: AdmissionReviews, and ConversionReviews, from the API server. Out: what the handler or the converter of that path says.
 What must stay true: every review that can be read is answered within the deadline; a handler that raises or is late is answered for by the rule that was set
 (refuse or allow), with a sentence that says so; no body beyond the limit is taken in.
 """
@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 import msgspec
 from aiohttp import web
 
+from slinky.kube.admission.conversion import Converter, conversion_body, converted, read_conversion
 from slinky.kube.admission.review import AdmissionRequest, AdmissionResponse, answer_body, read_review
 from slinky.kube.admission.serving import CertificateSource
 
@@ -44,6 +45,7 @@ class AdmissionServer:
         handlers: Mapping[str, Handler],
         certificate: CertificateSource,
         *,
+        converters: Mapping[str, Converter] | None = None,
         host: str | None = None,
         port: int = 9443,
         on_failure: OnFailure = OnFailure.REFUSE,
@@ -52,6 +54,7 @@ class AdmissionServer:
         observer: AnswerObserver | None = None,
     ) -> None:
         self._handlers = dict(handlers)
+        self._converters = dict(converters or {})
         self._certificate = certificate
         self._host, self._port = host, port
         self._on_failure = on_failure
@@ -70,7 +73,7 @@ class AdmissionServer:
     async def running(self) -> AsyncIterator["AdmissionServer"]:
         async with self._certificate.running() as context:
             application = web.Application(client_max_size=self._body_limit)
-            for path in self._handlers:
+            for path in (*self._handlers, *self._converters):
                 application.router.add_post(path, self._serve)
             runner = web.AppRunner(application, access_log=None, shutdown_timeout=5.0)
             await runner.setup()
@@ -78,7 +81,7 @@ class AdmissionServer:
             try:
                 await site.start()
                 self._port = runner.addresses[0][1]
-                log.info("admission on port %d: %s", self._port, ", ".join(self._handlers))
+                log.info("admission on port %d: %s", self._port, ", ".join((*self._handlers, *self._converters)))
                 try:
                     yield self
                 finally:
@@ -109,15 +112,29 @@ class AdmissionServer:
         started = time.perf_counter()
         try:
             async with asyncio.timeout(self._deadline):
-                request = read_review(await http.read())
+                body = await http.read()
         except TimeoutError:
             return web.Response(status=408, text=f"the review did not arrive within {self._deadline:g} s")
+        if converter := self._converters.get(http.path):
+            return self._convert(converter, body)
+        try:
+            request = read_review(body)
         except msgspec.DecodeError as error:
             return web.Response(status=400, text=f"not an AdmissionReview: {error}")
         answer, outcome = await self._judged(self._handlers[http.path], request)
         if self._observer:
             self._observer(http.path, outcome, time.perf_counter() - started)
         return web.Response(body=answer_body(request.uid, answer), content_type="application/json")
+
+    def _convert(self, converter: Converter, body: bytes) -> web.Response:
+        try:
+            request = read_conversion(body)
+        except msgspec.DecodeError as error:
+            return web.Response(status=400, text=f"not a ConversionReview: {error}")
+        answer = converted(request, converter)
+        if isinstance(answer, str):
+            log.warning("conversion to %s: %s", request.desired_api_version, answer)
+        return web.Response(body=conversion_body(request.uid, answer), content_type="application/json")
 
     async def _judged(self, handler: Handler, request: AdmissionRequest) -> tuple[AdmissionResponse, str]:
         try:

@@ -157,6 +157,7 @@ class Volume(Record, frozen=True):
 
 class PodSpec(Record, frozen=True):
     node_name: str = ""
+    hostname: str = ""
     scheduler_name: str = ""
     node_selector: Mapping[str, str] = NOTHING
     affinity: Affinity | None = None
@@ -219,6 +220,7 @@ class ContainerStatus(Record, frozen=True):
     ready: bool = False
     restart_count: int = 0
     state: ContainerState = NO_STATE
+    last_state: ContainerState = NO_STATE
     allocated_resources: Mapping[str, str] = NOTHING
     resources: ResourceNeeds | None = None
 

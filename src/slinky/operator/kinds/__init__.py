@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.kube import Meta, Resource
+from slinky.kube import KubeObject, Resource
 from slinky.operator.kinds.accounting import Accounting, AccountingSpec
 from slinky.operator.kinds.common import Conditioned, KeyReference, NameReference, PodTemplate, ServiceTemplate
 from slinky.operator.kinds.controller import Controller, ControllerSpec
@@ -50,10 +50,9 @@ GROUP = "slinky.slurm.net"
 VERSION = "v1beta1"
 
 
-class Written(msgspec.Struct, kw_only=True, frozen=True):
+class Written(KubeObject, frozen=True):
     """An object of ours as it stands in the API server."""
 
-    metadata: Meta
     kind: str = ""
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: dict[str, Any] = msgspec.field(default_factory=dict)

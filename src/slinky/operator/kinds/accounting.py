@@ -5,7 +5,17 @@ from typing import Annotated
 import msgspec
 
 from slinky.kube.objects import Meta
-from slinky.operator.kinds.common import Conditioned, Container, ExternalHost, KeyReference, Part, PodTemplate, ServiceTemplate, told
+from slinky.operator.kinds.common import (
+    PORTS,
+    Conditioned,
+    Container,
+    ExternalHost,
+    KeyReference,
+    Part,
+    PodTemplate,
+    ServiceTemplate,
+    told,
+)
 
 __all__ = ["Accounting", "AccountingSpec", "StorageConfig", "StorageTls"]
 
@@ -22,7 +32,7 @@ class StorageConfig(Part, frozen=True):
     """A MySQL or MariaDB server."""
 
     host: Annotated[str, told("Its host name or address.")] = ""
-    port: Annotated[int, told("Its port.")] = 3306
+    port: Annotated[int, told("Its port.", **PORTS)] = 3306
     database: Annotated[str, told("The database in it.")] = "slurm_acct_db"
     username: Annotated[str, told("The user that slurmdbd is there.")] = ""
     password_key_ref: Annotated[KeyReference | None, told("A Secret's key with that user's password.")] = None

@@ -11,6 +11,7 @@ import msgspec
 from slinky.kube.objects import Condition
 
 __all__ = [
+    "PORTS",
     "Conditioned",
     "Container",
     "ExternalHost",
@@ -24,8 +25,12 @@ __all__ = [
 ]
 
 
-def told(help_: str) -> msgspec.Meta:
-    return msgspec.Meta(description=help_)
+def told(help_: str, *, least: int | None = None, most: int | None = None) -> msgspec.Meta:
+    """A field's help; `least` and `most` are a number's bounds."""
+    return msgspec.Meta(description=help_, ge=least, le=most)
+
+
+PORTS = {"least": 0, "most": 65535}
 
 
 class Part(msgspec.Struct, kw_only=True, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
@@ -44,6 +49,7 @@ class KeyReference(Part, frozen=True):
 
     name: Annotated[str, told("The Secret's or ConfigMap's name.")] = ""
     key: Annotated[str, told("The key in it.")] = ""
+    namespace: Annotated[str, told("Its namespace; where it is given, it has to be this object's own.")] = ""
     optional: Annotated[bool | None, told("Whether it may be missing.")] = None
 
 
@@ -78,15 +84,15 @@ class ServiceTemplate(Part, frozen=True):
     spec: Annotated[dict[str, Any], told("Whatever a Service's spec can have. `externalIPs` is refused.")] = msgspec.field(
         default_factory=dict
     )
-    port: Annotated[int, told("The Service's port; 0 for the usual one.")] = 0
-    node_port: Annotated[int, told("The port on each node, where the Service's type has one.")] = 0
+    port: Annotated[int, told("The Service's port; 0 for the usual one.", **PORTS)] = 0
+    node_port: Annotated[int, told("The port on each node, where the Service's type has one; 0 for any.", **PORTS)] = 0
 
 
 class ExternalHost(Part, frozen=True):
     """A daemon that runs elsewhere."""
 
     host: Annotated[str, told("Its host name or address.")] = ""
-    port: Annotated[int, told("Its port.")] = 0
+    port: Annotated[int, told("Its port; 0 for the usual one.", **PORTS)] = 0
 
 
 class Conditioned(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):

@@ -94,8 +94,12 @@ class ControllerSpec(Part, frozen=True):
         bool | None,
         told("Accepted for compatibility: a change that Slurm can take while it runs is always applied without a restart."),
     ] = None
-    reconfigure: Container = msgspec.field(default_factory=dict)
-    logfile: Container = msgspec.field(default_factory=dict)
+    reconfigure: Annotated[
+        dict[str, Any], told("Accepted for compatibility, and without effect: the operator itself has daemons take a new configuration.")
+    ] = msgspec.field(default_factory=dict)
+    logfile: Annotated[dict[str, Any], told("Accepted for compatibility, and without effect: slurmctld logs to standard error.")] = (
+        msgspec.field(default_factory=dict)
+    )
     template: Annotated[PodTemplate, told("Of slurmctld's pod.")] = msgspec.field(default_factory=PodTemplate)
     extra_conf: Annotated[str, told("Lines for slurm.conf. What stands here wins over what the operator would write.")] = ""
     config_file_refs: Annotated[list[NameReference] | None, told("ConfigMaps whose files stand in /etc/slurm on every daemon's host.")] = (

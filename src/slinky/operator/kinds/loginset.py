@@ -16,9 +16,11 @@ class LoginSetSpec(Part, frozen=True):
     controller_ref: Annotated[NameReference, told("The Controller whose cluster is used from there. Cannot be changed.")] = msgspec.field(
         default_factory=NameReference
     )
-    replicas: Annotated[int, told("How many pods.")] = 1
+    replicas: Annotated[int, told("How many pods.", least=0)] = 1
     login: Container = msgspec.field(default_factory=dict)
-    initconf: Container = msgspec.field(default_factory=dict)
+    initconf: Annotated[dict[str, Any], told("Accepted for compatibility, and without effect: keys are mounted with the right owner.")] = (
+        msgspec.field(default_factory=dict)
+    )
     template: Annotated[PodTemplate, told("Of the pods.")] = msgspec.field(default_factory=PodTemplate)
     root_ssh_authorized_keys: Annotated[str, told("root's authorized_keys.")] = ""
     extra_sshd_config: Annotated[str, told("Lines for sshd_config. What stands here wins over what the operator would write.")] = ""

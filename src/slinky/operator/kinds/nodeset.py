@@ -87,13 +87,15 @@ class NodeSetSpec(Part, frozen=True):
     controller_ref: Annotated[NameReference, told("The Controller whose cluster they belong to. Cannot be changed.")] = msgspec.field(
         default_factory=NameReference
     )
-    replicas: Annotated[int, told("How many workers, in mode StatefulSet.")] = 1
+    replicas: Annotated[int, told("How many workers, in mode StatefulSet.", least=0)] = 1
     scaling_mode: Annotated[
         ScalingMode, told("StatefulSet: as many as replicas says. DaemonSet: one on each Kubernetes node that fits.")
     ] = ScalingMode.STATEFUL_SET
     slurmd: Container = msgspec.field(default_factory=dict)
     ssh: Annotated[Ssh, told("Logging in to workers.")] = msgspec.field(default_factory=Ssh)
-    logfile: Container = msgspec.field(default_factory=dict)
+    logfile: Annotated[dict[str, Any], told("Accepted for compatibility, and without effect: slurmd logs to standard error.")] = (
+        msgspec.field(default_factory=dict)
+    )
     template: Annotated[PodTemplate, told("Of the workers' pods. A `hostname` in it begins the Slurm nodes' names.")] = msgspec.field(
         default_factory=PodTemplate
     )
@@ -103,12 +105,12 @@ class NodeSetSpec(Part, frozen=True):
         None
     )
     update_strategy: Annotated[UpdateStrategy, told("How workers come to a new template.")] = msgspec.field(default_factory=UpdateStrategy)
-    revision_history_limit: Annotated[int, told("How many earlier revisions are kept.")] = 0
+    revision_history_limit: Annotated[int, told("How many earlier revisions are kept.", least=0)] = 0
     persistent_volume_claim_retention_policy: Annotated[ClaimRetention, told("What becomes of claims.")] = msgspec.field(
         default_factory=ClaimRetention
     )
-    min_ready_seconds: Annotated[int, told("For how long a worker has to be ready to count as available.")] = 0
-    ordinal_padding: Annotated[int, told("To how many digits a worker's number is padded.")] = 0
+    min_ready_seconds: Annotated[int, told("For how many seconds a worker has to be ready to count as available.", least=0)] = 0
+    ordinal_padding: Annotated[int, told("To how many digits a worker's number is padded.", least=0, most=10)] = 0
     pin_to_node: Annotated[bool, told("Whether a worker comes back to the Kubernetes node it was on.")] = False
     workload_disruption_protection: Annotated[
         bool, told("Whether workers with jobs are kept from Kubernetes' evictions by a PodDisruptionBudget.")
@@ -119,7 +121,7 @@ class NodeSetSpec(Part, frozen=True):
     oversubscribe_node: Annotated[bool, told("Whether several workers may share a Kubernetes node.")] = False
     taint_kube_nodes: Annotated[bool | None, told("Not supported (the original has given it up too); has to be false.")] = None
     drain_deadline_seconds: Annotated[
-        int | None,
+        Annotated[int, msgspec.Meta(ge=0)] | None,
         told("How long a worker that is to go waits for its jobs; after that it goes with them, and an Event says so. Without, for ever."),
     ] = None
 

@@ -16,7 +16,7 @@ class RestApiSpec(Part, frozen=True):
     controller_ref: Annotated[NameReference, told("The Controller it speaks for. Cannot be changed.")] = msgspec.field(
         default_factory=NameReference
     )
-    replicas: Annotated[int, told("How many pods.")] = 1
+    replicas: Annotated[int, told("How many pods.", least=0)] = 1
     slurmrestd: Container = msgspec.field(default_factory=dict)
     template: Annotated[PodTemplate, told("Of slurmrestd's pods.")] = msgspec.field(default_factory=PodTemplate)
     service: Annotated[ServiceTemplate, told("Of slurmrestd's Service.")] = msgspec.field(default_factory=ServiceTemplate)

@@ -76,17 +76,21 @@ class Nodes:
         """Remove a run-time node. Not while a live job names it in `excluded_nodes`: Slurm then refuses every update of that job."""
         await self._connection.change("DELETE", f"slurm/node/{segment(name, 'node')}", _DONE)
 
+    async def since(self, update_time: int) -> tuple[list[Node] | None, int]:
+        """All nodes, or None where nothing changed since the last answer, whose second value is `update_time`; 0 asks for all."""
+        answer = await self._connection.read("slurm/nodes/", _NODES, {"update_time": update_time or None}, lane=Lane.URGENT)
+        if answer.nodes is None:
+            return None, update_time
+        # Slurm's clock has seconds: ask again for the second in which this was written.
+        return answer.nodes, max(answer.last_update - 1, 0) if isinstance(answer.last_update, int) else 0
+
     def watch(self, pace: Pace | None = None) -> AsyncIterator[NodeTransition]:
         """Transitions of all nodes, for ever; the first word on each is its state at the start. Slurm answers in 100 bytes while nothing changed."""
         last_update = 0
 
         async def look() -> list[Node] | None:
             nonlocal last_update
-            answer = await self._connection.read("slurm/nodes/", _NODES, {"update_time": last_update or None}, lane=Lane.URGENT)
-            if answer.nodes is None:
-                return None
-            # Slurm's clock has seconds: ask again for the second in which this was written.
-            last_update = max(answer.last_update - 1, 0) if isinstance(answer.last_update, int) else 0
-            return answer.nodes
+            nodes, last_update = await self.since(last_update)
+            return nodes
 
         return watch_nodes(look, pace or Pace())

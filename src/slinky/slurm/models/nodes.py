@@ -10,7 +10,7 @@ from slinky.slurm.numbers import Number, Triplet
 
 __all__ = ["Node"]
 
-_TRIPLETS = ["boot_time", "free_mem", "last_busy", "reason_changed_at", "resume_after"]
+_TRIPLETS = ["boot_time", "free_mem", "last_busy", "reason_changed_at", "resume_after", "slurmd_start_time"]
 
 
 class Node(NodeStates, msgspec.Struct, gc=False, rename={f"_{name}": name for name in _TRIPLETS} | {"node_states": "state"}):
@@ -64,12 +64,14 @@ class Node(NodeStates, msgspec.Struct, gc=False, rename={f"_{name}": name for na
     _last_busy: Triplet | None = None
     _reason_changed_at: Triplet | None = None
     _resume_after: Triplet | None = None
+    _slurmd_start_time: Triplet | None = None
 
     boot_time = Number[int]("_boot_time")
     free_mem = Number[int]("_free_mem")
     last_busy = Number[int]("_last_busy")
     reason_changed_at = Number[int]("_reason_changed_at")
     resume_after = Number[int]("_resume_after")
+    slurmd_start_time = Number[int]("_slurmd_start_time")
 
     @property
     def states(self) -> list[str]:

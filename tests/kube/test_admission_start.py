@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from slinky.bridge import admission_service
-from slinky.kube import Backoff, ForbiddenError, KubeError, OutcomeUnknownError, UnavailableError
+from slinky.kube import Backoff, ForbiddenError, KubeError, OutcomeUnknownError, UnavailableError, patiently
+from slinky.kube.admission import installing
 from slinky.kube.errors import Status
 
 LOST = OutcomeUnknownError("POST", "/selfsubjectreviews", "the connection broke")
@@ -26,18 +26,18 @@ def failing(*errors: KubeError) -> Callable[[], object]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission_service, "BACKOFF", Backoff(first=0.001, most=0.001))
+    monkeypatch.setattr(installing, "BACKOFF", Backoff(first=0.001, most=0.001))
 
 
 async def test_what_is_lost_is_said_again() -> None:
-    assert await admission_service._patiently(failing(LOST, AWAY, LOST)) == 7  # type: ignore[arg-type]
+    assert await patiently(failing(LOST, AWAY, LOST)) == 7  # type: ignore[arg-type]
 
 
 async def test_not_for_ever() -> None:
     with pytest.raises(OutcomeUnknownError):
-        await admission_service._patiently(failing(*[LOST] * 5))  # type: ignore[arg-type]
+        await patiently(failing(*[LOST] * 5))  # type: ignore[arg-type]
 
 
 async def test_who_is_refused_does_not_ask_again() -> None:
     with pytest.raises(ForbiddenError):
-        await admission_service._patiently(failing(NO))  # type: ignore[arg-type]
+        await patiently(failing(NO))  # type: ignore[arg-type]

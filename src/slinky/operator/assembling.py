@@ -1,0 +1,223 @@
+"""A cluster in one moment, put together from the caches: the `ClusterView` that objects are made from.
+
+Comes in: the objects as they were written, and the ConfigMaps and Secrets that they name. Goes out: a view, or the trouble that is in the way. What must stay true: what cannot be read stands in the view as it was when it could; where
+that is not known and the cluster exists already, no view is given: a partition whose NodeSet has a typing mistake must not vanish from under its jobs.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from slinky.kube import Key
+from slinky.operator import names
+from slinky.operator.children import digest
+from slinky.operator.kinds import Accounting, Controller, KeyReference, LoginSet, NodeSet, RestApi, Token, Written
+from slinky.operator.kinds.reading import Problem, read_as
+from slinky.operator.objects.controller import referenced_files
+from slinky.operator.objects.view import AccountingView, ClusterView, jwt_key, slurm_key
+from slinky.operator.relations import accounting_of, controller_of
+from slinky.operator.settings import ImageSettings, Settings
+from slinky.operator.trouble import Trouble
+from slinky.operator.validation import Neighbours, problems
+from slinky.operator.watching import Watches
+
+__all__ = ["Assembler", "with_image"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", Controller, Accounting, RestApi, NodeSet, LoginSet, Token)
+
+
+CONTAINERS = {"Controller": "slurmctld", "Accounting": "slurmdbd", "RestApi": "slurmrestd", "NodeSet": "slurmd", "LoginSet": "login"}
+
+
+def with_image(found: T, images: ImageSettings) -> T:
+    """With the settings' image where it names none of its own."""
+    container = CONTAINERS.get(type(found).__name__)
+    if container is None:
+        return found
+    said: dict[str, Any] = getattr(found.spec, container)
+    if said.get("image"):
+        return found
+    policy = {"imagePullPolicy": images.pull_policy} if images.pull_policy else {}
+    spec = msgspec.structs.replace(found.spec, **{container: {**policy, **said, "image": getattr(images, container)}})
+    return msgspec.structs.replace(found, spec=spec)
+
+
+class Assembler:
+    def __init__(self, watches: Watches, settings: Settings, cluster_domain: str) -> None:
+        self._watches = watches
+        self._settings = settings
+        self._domain = cluster_domain
+        self._good: dict[tuple[str, Key], Any] = {}  # the last that could be read, of each that is there
+        self._read: dict[tuple[str, Key], tuple[str, Any]] = {}  # the last that was read, by its version
+
+    def read(self, type_: type[T], found: Written) -> T:
+        """Raises Trouble where it cannot be read."""
+        result = self._reading(type_, found)
+        if isinstance(result, list):
+            raise Trouble(result[0].reason, "; ".join(map(str, result)), lasting=True)
+        return result
+
+    def _reading(self, type_: type[T], found: Written) -> T | list[Problem]:
+        place, version = (type_.__name__, found.key), f"{found.metadata.uid} {found.metadata.resource_version}"
+        held = self._read.get(place)
+        if held is not None and held[0] == version:
+            known: T | list[Problem] = held[1]
+            return known
+        result = read_as(type_, found)
+        if not isinstance(result, list):
+            result = with_image(result, self._settings.images)
+        self._read[place] = (version, result)
+        if not isinstance(result, list):
+            self._good[place] = result
+        return result
+
+    def checked(self, type_: type[T], found: Written) -> T:
+        """Read, and judged as the webhook would: there may be none. Raises Trouble."""
+        result = self.read(type_, found)
+        if wrong := problems(result, self._settings, self.neighbours(found.metadata.namespace)):
+            raise Trouble(wrong[0].reason, "; ".join(map(str, wrong)), lasting=True)
+        return result
+
+    def neighbours(self, namespace: str) -> Neighbours:
+        return Neighbours(self._all(Controller, namespace), self._all(NodeSet, namespace), self._all(LoginSet, namespace))
+
+    def _all(self, type_: type[T], namespace: str) -> list[T]:
+        found = self._watches.kinds[type_.__name__].list(namespace)
+        return [known for each in found if (known := self._known(type_, each)) is not None]
+
+    def forget(self, kind: str, key: Key) -> None:
+        self._good.pop((kind, key), None)
+        self._read.pop((kind, key), None)
+
+    def controller(self, name: str, namespace: str) -> Controller:
+        """That a RestApi, LoginSet or Accounting belongs to. Raises Trouble."""
+        found = self._watches.kinds["Controller"].get(name, namespace)
+        if found is None:
+            raise Trouble("ControllerNotFound", f"there is no Controller {name} in namespace {namespace}", lasting=True)
+        known = self._known(Controller, found)
+        if known is None:
+            raise Trouble("ControllerUnreadable", f"Controller {name} cannot be read: see its status", lasting=True)
+        return known
+
+    def controllers_of(self, accounting: str, namespace: str) -> list[Controller]:
+        """Those whose jobs it records."""
+        found = [each for each in self._watches.kinds["Controller"].list(namespace) if accounting_of(each) == accounting]
+        return [
+            known for each in sorted(found, key=lambda each: each.metadata.name) if (known := self._known(Controller, each)) is not None
+        ]
+
+    async def view(self, controller: Controller) -> ClusterView:
+        """Raises Trouble where a file or key that it needs is not there."""
+        namespace = controller.metadata.namespace
+        accounting = self._accounting(controller)
+        nodesets, logins = self._members(NodeSet, controller), self._members(LoginSet, controller)
+        return ClusterView(
+            controller=controller,
+            accounting=accounting,
+            nodesets=nodesets,
+            restapis=self._members(RestApi, controller),
+            loginsets=logins,
+            files={each: await self._file(each, namespace) for each in referenced_files(controller)},
+            digests=await self.digests(namespace, self._secrets(controller, accounting, nodesets, logins), optional=True),
+            cluster_domain=self._domain,
+            network_policies=self._settings.network_policies,
+            service_monitors="ServiceMonitor" in self._watches.children,
+        )
+
+    async def accounting_view(self, accounting: Accounting) -> AccountingView:
+        """Raises Trouble where a key is not there."""
+        name, namespace = accounting.metadata.name, accounting.metadata.namespace
+        plain = AccountingView(
+            accounting=accounting, controllers=tuple(self.controllers_of(name, namespace)), network_policies=self._settings.network_policies
+        )
+        secrets = {key[0] for key in (plain.slurm_key, plain.jwt_key) if key is not None}
+        tls = accounting.spec.storage_config.tls if accounting.spec.storage_config else None
+        if tls is not None:
+            secrets |= {reference.name for reference in (tls.ca_ref, tls.certificate_ref, tls.key_ref) if reference is not None}
+        return replace(plain, digests=await self.digests(namespace, secrets))
+
+    async def digests(self, namespace: str, secrets: Iterable[str], *, optional: bool = False) -> dict[str, str]:
+        """Of the content of each Secret. Raises Trouble where one is not there, unless it is `optional`."""
+        found: dict[str, str] = {}
+        for name in sorted(set(secrets)):
+            content = await self._watches.files.content("Secret", name, namespace)
+            if content is not None:
+                found[name] = digest(dict(content.data))[:16]
+            elif not optional:
+                raise Trouble("SecretNotFound", f"there is no Secret {name} in namespace {namespace}", lasting=True)
+        return found
+
+    async def _file(self, name: str, namespace: str) -> Mapping[str, str]:
+        found = await self._watches.files.content("ConfigMap", name, namespace)
+        if found is None:
+            raise Trouble("ConfigMapNotFound", f"there is no ConfigMap {name} in namespace {namespace}", lasting=True)
+        if found.binary_data:
+            raise Trouble(
+                "BinaryFile",
+                f"ConfigMap {name} has binary data ({', '.join(sorted(found.binary_data))}): files of Slurm's are text",
+                lasting=True,
+            )
+        return found.data
+
+    def _accounting(self, controller: Controller) -> Accounting | None:
+        reference = controller.spec.accounting_ref
+        if reference is None or not reference.name:
+            return None
+        found = self._watches.kinds["Accounting"].get(reference.name, controller.metadata.namespace)
+        if found is None:
+            raise Trouble("AccountingNotFound", f"there is no Accounting {reference.name} in this namespace", lasting=True)
+        known = self._known(Accounting, found)
+        if known is None:
+            raise Trouble("AccountingUnreadable", f"Accounting {reference.name} cannot be read: see its status", lasting=True)
+        return known
+
+    def _members(self, type_: type[T], controller: Controller) -> tuple[T, ...]:
+        kind, namespace = type_.__name__, controller.metadata.namespace
+        members: list[T] = []
+        for found in sorted(self._watches.kinds[kind].list(namespace), key=lambda each: each.metadata.name):
+            if controller_of(found) != controller.metadata.name:
+                continue
+            known = self._known(type_, found)
+            if known is not None:
+                members.append(known)
+            elif kind == "NodeSet" and self._exists(controller):
+                raise Trouble(
+                    "NodeSetUnreadable",
+                    f"NodeSet {found.metadata.name} cannot be read (see its status), so the configuration stays as it is until it can be",
+                    lasting=True,
+                )
+        return tuple(members)
+
+    def _exists(self, controller: Controller) -> bool:
+        """Whether the cluster has a configuration already."""
+        return self._watches.files.get("ConfigMap", Key(controller.metadata.namespace, names.config(controller.metadata.name))) is not None
+
+    def _known(self, type_: type[T], found: Written) -> T | None:
+        """As it is, or as it was when it could be read."""
+        result = self._reading(type_, found)
+        if not isinstance(result, list):
+            return result
+        held: T | None = self._good.get((type_.__name__, found.key))
+        return None if held is None else msgspec.structs.replace(held, metadata=found.metadata)
+
+    @staticmethod
+    def _secrets(
+        controller: Controller, accounting: Accounting | None, nodesets: Iterable[NodeSet], logins: Iterable[LoginSet]
+    ) -> set[str]:
+        """That daemons of the cluster read."""
+        found = {slurm_key(controller)[0], jwt_key(controller)[0]}
+        references: list[KeyReference | None] = [each.spec.ssh.sssd_conf_ref for each in nodesets]
+        for login in logins:
+            references.append(login.spec.sssd_conf_ref)
+            found.add(names.host_keys(login.metadata.name))
+        if accounting is not None and accounting.spec.storage_config is not None:
+            storage = accounting.spec.storage_config
+            references.append(storage.password_key_ref)
+            if storage.tls is not None:
+                references += [storage.tls.ca_ref, storage.tls.certificate_ref, storage.tls.key_ref]
+        return found | {reference.name for reference in references if reference is not None and reference.name}

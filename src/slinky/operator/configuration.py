@@ -1,0 +1,76 @@
+"""A cluster's configuration as one thing with one name: the digest of all its files. Pure.
+
+Comes in: a view. Goes out: a view whose slurm.conf carries that digest as a word of SlurmctldParameters, which Slurm keeps and shows and gives no meaning; and objects in which all files stand in one ConfigMap. What must stay true: whoever
+sees the digest in Slurm knows that slurmctld has read exactly these files, for the kubelet brings one ConfigMap into a pod in one step, and several one by one.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from slinky.operator import names
+from slinky.operator.children import digest
+from slinky.operator.conf.slurm import slurm_conf
+from slinky.operator.objects.controller import referenced_files
+from slinky.operator.objects.view import ClusterView
+
+__all__ = ["MARK", "all_files", "bundled", "mark_in", "marked"]
+
+MARK = "slinky_configuration"
+LENGTH = 16
+_MARK = re.compile(rf"\b{MARK}=([0-9a-f]+)")
+
+
+def all_files(view: ClusterView) -> dict[str, str]:
+    """Name → text, of all that stands in /etc/slurm but for keys. What is given wins over what is made, but for slurm.conf."""
+    made = slurm_conf(view)
+    given = {file: text for name in referenced_files(view.controller) for file, text in view.files.get(name, {}).items()}
+    return {**made, **given, "slurm.conf": made["slurm.conf"]}
+
+
+def marked(view: ClusterView) -> tuple[ClusterView, str]:
+    """With the digest in its slurm.conf; and the digest."""
+    found = digest(all_files(view))[:LENGTH]
+    spec = view.controller.spec
+    extra = f"{spec.extra_conf.rstrip()}\nSlurmctldParameters={MARK}={found}\n".lstrip()
+    controller = msgspec.structs.replace(view.controller, spec=msgspec.structs.replace(spec, extra_conf=extra))
+    return replace(view, controller=controller), found
+
+
+def bundled(objects: Sequence[dict[str, Any]], view: ClusterView) -> list[dict[str, Any]]:
+    """All files in the one ConfigMap, and no longer from others."""
+    given = frozenset(referenced_files(view.controller))
+    return [_bundled(found, view, given) for found in objects]
+
+
+def _bundled(found: dict[str, Any], view: ClusterView, given: frozenset[str]) -> dict[str, Any]:
+    if found["kind"] == "ConfigMap" and found["metadata"]["name"] == names.config(view.name):
+        return {**found, "data": all_files(view)}
+    if found["kind"] != "StatefulSet":
+        return found
+    template = found["spec"]["template"]
+    volumes = [_without(volume, given) for volume in template["spec"].get("volumes", [])]
+    pod = {**template, "spec": {**template["spec"], "volumes": volumes}}
+    return {**found, "spec": {**found["spec"], "template": pod}}
+
+
+def _without(volume: dict[str, Any], given: frozenset[str]) -> dict[str, Any]:
+    if volume.get("name") != "slurm-etc" or "projected" not in volume:
+        return volume
+    sources = [source for source in volume["projected"].get("sources", []) if not _is_given(source, given)]
+    return {**volume, "projected": {**volume["projected"], "sources": sources}}
+
+
+def _is_given(source: Mapping[str, Any], given: frozenset[str]) -> bool:
+    found = source.get("configMap") or {}
+    return found.get("name") in given and not found.get("items")
+
+
+def mark_in(parameters: object) -> str:
+    """The digest in SlurmctldParameters as Slurm tells them; empty where there is none."""
+    text = ",".join(map(str, parameters)) if isinstance(parameters, list) else str(parameters or "")
+    found = _MARK.search(text)
+    return found[1] if found else ""

@@ -1,0 +1,220 @@
+"""A cluster's head: what is made for Controllers, RestApis, Accountings and LoginSets, and how each of them stands.
+
+Comes in: one object at a time, as it was written. Goes out: its children, applied, and its status. What must stay true: an object that cannot be made as it says changes nothing and says why; what is wrong with one holds up no other.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from slinky.kube import Key
+from slinky.operator import labels, names
+from slinky.operator.applying import ApplyError, Body
+from slinky.operator.assembling import Assembler
+from slinky.operator.children import Owner
+from slinky.operator.conditions import DEGRADED, PROGRESSING, READY, Standing, broken, settled, under_way
+from slinky.operator.configuration import bundled, marked
+from slinky.operator.keys import host_keys, random_key
+from slinky.operator.kinds import Accounting, Controller, LoginSet, RestApi, Written
+from slinky.operator.objects.accounting import accounting_objects
+from slinky.operator.objects.controller import controller_objects
+from slinky.operator.objects.loginset import login_objects
+from slinky.operator.objects.restapi import restapi_objects
+from slinky.operator.objects.secrets import host_keys_secret, jwt_key_secret, slurm_key_secret
+from slinky.operator.objects.view import ClusterView, jwt_key, slurm_key
+from slinky.operator.reconfiguring import Progress, Reconfiguring
+from slinky.operator.relations import Place
+from slinky.operator.site import Site
+from slinky.operator.standings import PodTrouble, pod_trouble, standing_of
+from slinky.operator.trouble import Trouble
+
+__all__ = ["Heads", "owner_of"]
+
+Make = Callable[[Written], Awaitable[None]]
+
+
+def owner_of(kind: str, found: Written) -> Owner:
+    meta = found.metadata
+    return Owner(kind, meta.namespace, meta.name, meta.uid)
+
+
+class Heads:
+    """`await heads.look("Controller", found)`: one object's turn."""
+
+    def __init__(self, site: Site, assembler: Assembler, reconfiguring: Reconfiguring) -> None:
+        self._site = site
+        self._assembler = assembler
+        self._reconfiguring = reconfiguring
+        self.makes: Mapping[str, Make] = {
+            "Controller": self._controller,
+            "Accounting": self._accounting,
+            "RestApi": self._restapi,
+            "LoginSet": self._loginset,
+        }
+
+    async def gone(self, kind: str, key: Key) -> None:
+        """It was deleted: its children go by themselves."""
+        self._assembler.forget(kind, key)
+        if kind == "Controller":
+            self._reconfiguring.forget(key)
+            await self._site.clusters.drop(key)
+
+    async def _apply(self, kind: str, found: Written, objects: Sequence[Body]) -> None:
+        try:
+            applied = await self._site.applier.apply(objects, owner_of(kind, found))
+        except ApplyError as error:
+            raise Trouble("Refused", f"Kubernetes refuses {error}") from error
+        self._site.statuses.made(kind, found, applied)
+
+    # Controller
+
+    async def _controller(self, found: Written) -> None:
+        site, controller = self._site, self._assembler.checked(Controller, found)
+        await self._keys(controller)
+        view, configuration = marked(await self._assembler.view(controller))
+        objects: Sequence[Body] = bundled(controller_objects(view.controller, view), view)
+        if not view.restapis:
+            objects = [_restarting(each, configuration) for each in objects]
+        await self._apply("Controller", found, objects)
+        await self._slurm(controller, view)
+        if controller.spec.external:
+            await site.statuses.say("Controller", found, self._external(found.key))
+            return
+        workload = site.watches.stateful_sets.get(names.controller(controller.metadata.name), controller.metadata.namespace)
+        pods = standing_of(workload, "slurmctld", self._pod_trouble("slurmctld", found))
+        progress = self._reconfiguring.want(found.key, configuration, controller.status.configuration)
+        standing = self._controller_standing(pods, view, progress, found.key)
+        confirmed = progress.confirmed
+        if confirmed == configuration != controller.status.configuration:
+            site.statuses.event("Controller", found, "ConfigurationApplied", f"all daemons run configuration {configuration}")
+        await site.statuses.say("Controller", found, standing, **({"configuration": confirmed} if confirmed else {}))
+
+    async def _keys(self, controller: Controller) -> None:
+        """Those that nobody has given; of an external cluster they have to be."""
+        spec, meta = controller.spec, controller.metadata
+        for reference, key in ((spec.slurm_key_ref, names.SLURM_KEY), (spec.jwt_reference, names.JWT_KEY)):
+            if reference is not None:
+                await self._site.secret_key(reference.name, reference.key or key, meta.namespace)
+        keys = self._site.keys
+        if spec.slurm_key_ref is None and not spec.external:
+            await keys.ensure(meta.namespace, names.slurm_key_secret(meta.name), lambda: slurm_key_secret(controller, random_key()))
+        if spec.jwt_reference is None and not spec.external:
+            await keys.ensure(meta.namespace, names.jwt_key_secret(meta.name), lambda: jwt_key_secret(controller, random_key()))
+
+    async def _slurm(self, controller: Controller, view: ClusterView) -> None:
+        """A client for as long as there is a RestApi to speak to."""
+        site, namespace, name = self._site, controller.metadata.namespace, controller.metadata.name
+        key = Key(namespace, name)
+        living = [each for each in view.restapis if each.metadata.deletion_timestamp is None]
+        secret, place = jwt_key(controller)
+        content = await site.watches.files.content("Secret", secret, namespace)
+        signing = content.bytes_of(place) if content else None
+        if not living or not signing:
+            await site.clusters.drop(key)
+            return
+        restapi = min(living, key=lambda each: (str(each.metadata.creation_timestamp), each.metadata.name))
+        service = names.restapi(restapi.metadata.name)
+        seen = site.watches.children["Service"].get(service, namespace)
+        if seen is None:
+            return  # its own turn makes it, and then it is ours again
+        address = site.settings.slurm.address.format(
+            service=service,
+            namespace=namespace,
+            port=restapi.spec.service.port or names.SLURMRESTD_PORT,
+            controller=name,
+            cluster_ip=seen.spec.cluster_ip,
+        )
+        await site.clusters.ensure(key, address, signing)
+
+    def _external(self, key: Key) -> Standing:
+        cluster = self._site.clusters.get(*key)
+        if cluster is None:
+            return settled("the cluster's head is elsewhere", "External")
+        if not cluster.is_current:
+            return under_way("SlurmNotAnswering", f"Slurm does not answer: {cluster.problem}")
+        return settled("the cluster's head is elsewhere, and answers", "Answers")
+
+    def _controller_standing(self, pods: Standing, view: ClusterView, progress: Progress, key: Key) -> Standing:
+        if not pods[READY].status or pods[PROGRESSING].status or pods[DEGRADED].status:
+            return pods
+        if not view.restapis:
+            return settled(
+                "slurmctld runs; without a RestApi it is restarted for each new configuration, and which one it runs is not seen"
+            )
+        if progress.is_done:
+            return settled("slurmctld runs, and all daemons run the configuration as written")
+        cluster = self._site.clusters.get(*key)
+        late = self._reconfiguring.wait_left(progress)
+        if progress.refused:
+            return broken("ConfigurationRefused", progress.problem, ready=True)
+        if late <= 0:
+            return broken("ConfigurationNotTaken", progress.describe())
+        self._site.look_later(Place(key.namespace, "Controller", key.name), late + 1.0)
+        if cluster is None or not cluster.is_current:
+            return under_way("SlurmNotAnswering", "slurmctld's pod runs; Slurm does not answer through its RestApi yet")
+        return under_way("Reconfiguring", progress.describe())
+
+    # RestApi
+
+    async def _restapi(self, found: Written) -> None:
+        restapi = self._assembler.checked(RestApi, found)
+        namespace = restapi.metadata.namespace
+        view = await self._assembler.view(self._assembler.controller(restapi.spec.controller_ref.name, namespace))
+        await self._apply("RestApi", found, restapi_objects(restapi, view))
+        workload = self._site.watches.deployments.get(names.restapi(restapi.metadata.name), namespace)
+        ready = workload.status.ready_replicas if workload else 0
+        standing = standing_of(workload, "slurmrestd", self._pod_trouble("slurmrestd", found))
+        await self._site.statuses.say("RestApi", found, standing, readyReplicas=ready)
+
+    # Accounting
+
+    async def _accounting(self, found: Written) -> None:
+        site, accounting = self._site, self._assembler.checked(Accounting, found)
+        if accounting.spec.external:
+            await self._apply("Accounting", found, [])
+            await site.statuses.say("Accounting", found, settled("slurmdbd is elsewhere", "External"))
+            return
+        view = await self._assembler.accounting_view(accounting)
+        storage, namespace = accounting.spec.storage_config, accounting.metadata.namespace
+        password = b""
+        if storage is not None and storage.password_key_ref is not None:
+            password = await site.secret_key(storage.password_key_ref.name, storage.password_key_ref.key or "password", namespace)
+        await self._apply("Accounting", found, accounting_objects(accounting, view, password.decode().rstrip("\n")))
+        if view.slurm_key is None or view.jwt_key is None:
+            raise Trouble("NoKey", "it names no keys, and no Controller refers to it whose keys it could have", waiting=True)
+        workload = site.watches.stateful_sets.get(names.accounting(accounting.metadata.name), namespace)
+        await site.statuses.say("Accounting", found, standing_of(workload, "slurmdbd", self._pod_trouble("slurmdbd", found)))
+
+    # LoginSet
+
+    async def _loginset(self, found: Written) -> None:
+        site, loginset = self._site, self._assembler.checked(LoginSet, found)
+        meta, sssd = loginset.metadata, loginset.spec.sssd_conf_ref
+        controller = self._assembler.controller(loginset.spec.controller_ref.name, meta.namespace)
+        if sssd is not None and sssd.name:
+            await site.secret_key(sssd.name, sssd.key or "sssd.conf", meta.namespace)
+        await site.keys.ensure(meta.namespace, names.host_keys(meta.name), lambda: host_keys_secret(loginset, host_keys()))
+        view = await self._assembler.view(controller)
+        if not view.digest(slurm_key(controller)[0]):
+            raise Trouble("NoKey", f"Secret {slurm_key(controller)[0]} with slurm.key is not there yet", waiting=True)
+        await self._apply("LoginSet", found, login_objects(loginset, view))
+        workload = site.watches.deployments.get(meta.name, meta.namespace)
+        fields = {
+            "replicas": workload.status.replicas if workload else 0,
+            "readyReplicas": workload.status.ready_replicas if workload else 0,
+            "selector": ",".join(f"{key}={value}" for key, value in labels.login_labels(loginset).items()),
+        }
+        await site.statuses.say("LoginSet", found, standing_of(workload, "login", self._pod_trouble("login", found)), **fields)
+
+    def _pod_trouble(self, daemon: str, found: Written) -> PodTrouble | None:
+        pods = self._site.watches.pods.list(found.metadata.namespace)
+        wanted = {labels.APP: daemon, labels.INSTANCE: found.metadata.name}
+        return pod_trouble(pod for pod in pods if all(pod.metadata.labels.get(key) == value for key, value in wanted.items()))
+
+
+def _restarting(found: Body, configuration: str) -> Body:
+    """Where nobody can ask slurmctld to reconfigure, a new configuration is a new pod."""
+    if found["kind"] != "StatefulSet":
+        return found
+    template = found["spec"]["template"]
+    annotations = {**(template["metadata"].get("annotations") or {}), "slinky.slurm.net/configuration-hash": configuration}
+    changed = {**template, "metadata": {**template["metadata"], "annotations": annotations}}
+    return {**found, "spec": {**found["spec"], "template": changed}}

@@ -1,0 +1,251 @@
+"""NodeSets' turns: who is looked at when something changes, and one pass over one of them.
+
+In: changes of NodeSets, pods, Kubernetes nodes and Slurm. Out: a snapshot, a plan, and what `Carrier` makes of it; a status and Events.
+What must stay true: all that a pass decides comes from one snapshot; changes that come in a crowd make few passes; what is wrong with a NodeSet stands in its status, and nothing of it is deleted meanwhile.
+"""
+
+import datetime as dt
+import logging
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from slinky.kube import CLAIMS, AlreadyExistsError, Backoff, ConflictError, Key, KubeMetrics, Node, NotFoundError, Pod, WorkQueue
+from slinky.operator.applying import ApplyError
+from slinky.operator.assembling import Assembler
+from slinky.operator.children import Owner
+from slinky.operator.conditions import broken
+from slinky.operator.files import UnreadableError
+from slinky.operator.kinds import NODESETS, NodeSet, NodeSetSpec, Written
+from slinky.operator.nodesets import marks
+from slinky.operator.nodesets.acts import Act, CreateClaim, CreatePod, LetGo, Tell
+from slinky.operator.nodesets.carrying import Carrier
+from slinky.operator.nodesets.hearing import Hearing
+from slinky.operator.nodesets.memory import Memory
+from slinky.operator.nodesets.plan import JobsNeeded, choose, jobs_needed, plan
+from slinky.operator.nodesets.revisions import REVISIONS, new_revision, surplus_revisions
+from slinky.operator.nodesets.snapshot import ClusterStands, SlurmView, Snapshot, target_of
+from slinky.operator.nodesets.status import numbers, selector_text, standing
+from slinky.operator.nodesets.telling import told_of
+from slinky.operator.nodesets.waking import Waking
+from slinky.operator.objects.meta import owner
+from slinky.operator.objects.view import ClusterView, slurm_key
+from slinky.operator.objects.worker_pod import revision_of, worker_claims, worker_pod
+from slinky.operator.objects.workers import nodeset_objects
+from slinky.operator.relations import controller_of
+from slinky.operator.site import Site
+from slinky.operator.trouble import Trouble
+from slinky.slurm import SlurmError
+
+__all__ = ["NodeSets"]
+
+log = logging.getLogger(__name__)
+
+BACKOFF = Backoff(first=0.5, most=60.0)
+UNSETTLED_SECONDS = 5.0  # between two looks at one that is not as it should be: deadlines pass without a sign
+
+
+class NodeSets:
+    """A leader's time: `await NodeSets(site, assembler).run()`."""
+
+    def __init__(self, site: Site, assembler: Assembler, metrics: KubeMetrics | None = None) -> None:
+        self._site, self._assembler = site, assembler
+        self.queue: WorkQueue[Key] = WorkQueue(backoff=BACKOFF, expected=(Trouble, SlurmError))
+        self._memories: dict[str, Memory] = {}
+        self._hearings: dict[Key, Hearing] = {}
+        if metrics:
+            metrics.follow("nodesets", self.queue)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        waking = Waking(self._site, self.queue)
+        waking.begin()
+        try:
+            await self.queue.serve(self._turn, workers=self._site.settings.concurrency)
+        finally:
+            waking.end()
+
+    async def _turn(self, key: Key) -> None:
+        found = self._site.watches.kinds["NodeSet"].by_key(key)
+        if found is None or not self._site.may_act():
+            return
+        try:
+            await self._site.watches.files.known(key.namespace)
+            await self._pass(found)
+        except Trouble as trouble:
+            await self._say_broken(found, trouble)
+            if not trouble.lasting:
+                raise
+        except UnreadableError as error:
+            await self._say_broken(found, Trouble("NamespaceUnreadable", str(error)))
+            raise
+
+    async def _pass(self, found: Written) -> None:
+        deleted = found.metadata.deletion_timestamp is not None
+        if deleted and marks.FINALIZER not in found.metadata.finalizers:
+            self._memories.pop(found.metadata.uid, None)
+            return
+        nodeset = self._leaving(found) if deleted else self._assembler.read(NodeSet, found)
+        view = None if deleted else await self._view(nodeset)
+        if view is not None:
+            await self._prepare(found, nodeset, view)
+        snapshot = await self._snapshot(nodeset, view)
+        if nodeset.spec.revision_history_limit and not deleted:
+            await self._keep_history(snapshot)
+        acts = plan(snapshot)
+        carrier = await self._carry_out(found, snapshot, acts, view)
+        await self._report(found, snapshot, acts, carrier)
+
+    # What it is made of
+
+    def _leaving(self, found: Written) -> NodeSet:
+        """One that is deleted has to be let go, also where its spec cannot be read."""
+        try:
+            return self._assembler.read(NodeSet, found)
+        except Trouble:
+            spec = msgspec.convert({"controllerRef": {"name": controller_of(found)}}, NodeSetSpec)
+            return NodeSet(metadata=found.metadata, spec=spec)
+
+    async def _view(self, nodeset: NodeSet) -> ClusterView:
+        """Raises Trouble also where the cluster's key is not there: a worker's revision has its digest, and must not change for its absence."""
+        namespace = nodeset.metadata.namespace
+        view = await self._assembler.view(self._assembler.controller(nodeset.spec.controller_ref.name, namespace))
+        secret, _ = slurm_key(view.controller)
+        if not view.digest(secret):
+            raise Trouble("SecretNotFound", f"there is no Secret {secret} in namespace {namespace}")
+        return view
+
+    async def _prepare(self, found: Written, nodeset: NodeSet, view: ClusterView) -> None:
+        if marks.FINALIZER not in found.metadata.finalizers:
+            await self._finalizers(found, [*found.metadata.finalizers, marks.FINALIZER])
+        meta = found.metadata
+        try:
+            await self._site.applier.apply(nodeset_objects(nodeset, view), Owner("NodeSet", meta.namespace, meta.name, meta.uid))
+        except ApplyError as error:
+            raise Trouble("Refused", f"Kubernetes refuses {error}") from error
+
+    async def _finalizers(self, found: Written, wanted: list[str]) -> None:
+        meta = found.metadata
+        body = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": wanted}}
+        await self._site.kube.patch(NODESETS, meta.name, body, meta.namespace)
+
+    async def _keep_history(self, snapshot: Snapshot) -> None:
+        kube, nodeset = self._site.kube, snapshot.nodeset
+        namespace = nodeset.metadata.namespace
+        held = (await kube.list(REVISIONS, namespace, labels=selector_text(nodeset))).items
+        if made := new_revision(nodeset, snapshot.revision, held):
+            with suppress(AlreadyExistsError):
+                await kube.create(REVISIONS, made, namespace)
+        in_use = {worker.revision for worker in snapshot.workers}
+        for gone in surplus_revisions(held, snapshot.revision, in_use, nodeset.spec.revision_history_limit):
+            with suppress(NotFoundError, ConflictError):
+                await kube.delete(REVISIONS, gone.metadata.name, namespace, uid=gone.metadata.uid)
+
+    # What is so
+
+    async def _snapshot(self, nodeset: NodeSet, view: ClusterView | None) -> Snapshot:
+        watches, meta, now = self._site.watches, nodeset.metadata, time.monotonic()
+        memory = self._memories.setdefault(meta.uid, Memory())
+        pods = {pod.metadata.name: pod for pod in watches.pods.by_index(Waking.BY_NODESET, meta.uid)}
+        controller = Key(meta.namespace, nodeset.spec.controller_ref.name)
+        hearing = self._hearings.setdefault(controller, Hearing())
+        moment = dt.datetime.now(dt.UTC)
+        snapshot = Snapshot(
+            nodeset=nodeset,
+            revision=revision_of(nodeset, view) if view is not None else "",
+            now=moment,
+            pods=pods,
+            nodes=self._nodes(nodeset, pods.values()),
+            slurm=hearing.view(self._site.clusters.get(*controller), moment),
+            controller=self._stands(controller),
+            created=memory.unseen_creations(pods, now),
+            deleted=memory.unseen_deletions({pod.metadata.uid for pod in pods.values()}, now),
+            refused=memory.lately_refused(now),
+            propagated=tuple(self._site.settings.propagated_node_conditions),
+        )
+        if nodeset.spec.volume_claim_templates:
+            listed = await self._site.kube.list(CLAIMS, meta.namespace, labels=selector_text(nodeset))
+            snapshot = replace(snapshot, claims={claim.metadata.name: claim for claim in listed.items})
+        return replace(snapshot, slurm=await self._with_jobs(snapshot, controller, hearing))
+
+    def _nodes(self, nodeset: NodeSet, pods: Iterable[Pod]) -> dict[str, Node]:
+        nodes = self._site.watches.nodes
+        if nodeset.spec.is_daemon_set:
+            return {node.metadata.name: node for node in nodes.list()}
+        used = {pod.spec.node_name for pod in pods}
+        pinned = (nodeset.status.ordinal_to_node or {}).values() if nodeset.spec.pin_to_node else ()
+        targets = {target for pod in pods if not pod.spec.node_name and (target := target_of(pod))}
+        return {name: node for name in {*used, *targets, *pinned} if name and (node := nodes.get(name)) is not None}
+
+    def _stands(self, controller: Key) -> ClusterStands:
+        kinds = self._site.watches.kinds
+        found = kinds["Controller"].by_key(controller)
+        if found is None:
+            return ClusterStands.GONE
+        if found.metadata.deletion_timestamp is not None:
+            return ClusterStands.LEAVING
+        has_restapi = any(controller_of(each) == controller.name for each in kinds["RestApi"].list(controller.namespace))
+        return ClusterStands.HERE if has_restapi else ClusterStands.MUTE
+
+    async def _with_jobs(self, snapshot: Snapshot, controller: Key, hearing: Hearing) -> SlurmView:
+        needed = jobs_needed(snapshot)
+        cluster = self._site.clusters.get(*controller)
+        if needed is JobsNeeded.NOT or cluster is None:
+            return snapshot.slurm
+        leaves = snapshot.is_being_deleted and not snapshot.pods
+        try:
+            seen = await hearing.jobs(cluster, needed, waiting=leaves)
+        except SlurmError as error:
+            log.info("NodeSet %s: jobs could not be asked for, so nothing is deleted: %s", snapshot.key, error)
+            return snapshot.slurm
+        partition = snapshot.nodeset.metadata.name
+        waiting = tuple(job for job, partitions in seen.waiting or () if partition in partitions) if leaves else ()
+        return replace(snapshot.slurm, jobs=seen.holding, waiting=waiting)
+
+    # What is done
+
+    async def _carry_out(self, found: Written, snapshot: Snapshot, acts: list[Act], view: ClusterView | None) -> Carrier:
+        site, nodeset = self._site, snapshot.nodeset
+        namespace = nodeset.metadata.namespace
+        cluster = site.clusters.get(namespace, nodeset.spec.controller_ref.name)
+        memory = self._memories[nodeset.metadata.uid]
+        carrier = Carrier(site.kube, cluster, namespace, memory, at_once=site.settings.creates_at_once, may_act=site.may_act)
+
+        def make(act: CreatePod) -> dict[str, Any]:
+            assert view is not None
+            made = worker_pod(nodeset, view, ordinal=act.ordinal, node=snapshot.nodes.get(act.node), revision=snapshot.revision)
+            if nodeset.spec.workload_disruption_protection:
+                made["metadata"]["labels"] |= {marks.PROTECT: "true"}  # from its first moment on
+            return made
+
+        def make_claim(act: CreateClaim) -> dict[str, Any]:
+            return worker_claims(nodeset, ordinal=act.ordinal, node=snapshot.nodes.get(act.node))[act.template]
+
+        for act in acts:
+            if isinstance(act, Tell):
+                site.statuses.event("NodeSet", found, act.reason, act.note, warning=act.warning)
+        await carrier.carry_out(acts, make, make_claim, owner(nodeset))
+        if any(isinstance(act, LetGo) for act in acts) and site.may_act():
+            await self._finalizers(found, [each for each in found.metadata.finalizers if each != marks.FINALIZER])
+        return carrier
+
+    async def _report(self, found: Written, snapshot: Snapshot, acts: list[Act], carrier: Carrier) -> None:
+        for reason, note in told_of(acts, carrier.created, carrier.deleted):
+            self._site.statuses.event("NodeSet", found, reason, note)
+        choice = choose(snapshot)
+        said = standing(snapshot, choice)
+        if carrier.problems:
+            first = carrier.problems[0]
+            said = broken(first.reason, first.message, ready=said["Ready"].status)
+        if not any(isinstance(act, LetGo) for act in acts):
+            await self._site.statuses.say("NodeSet", found, said, **numbers(snapshot, choice))
+        if said["Progressing"].status or choice.going or carrier.problems or self._memories[snapshot.nodeset.metadata.uid].is_waiting:
+            self.queue.add_after(found.key, UNSETTLED_SECONDS)
+
+    async def _say_broken(self, found: Written, trouble: Trouble) -> None:
+        ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in found.status.get("conditions") or [])
+        await self._site.statuses.say("NodeSet", found, broken(trouble.reason, trouble.message, ready=ready))

@@ -1,0 +1,74 @@
+"""Mode DaemonSet: one worker on each Kubernetes node that fits; nodes that come and go bring and take their workers.
+
+In: a snapshot with all Kubernetes nodes. Out: the same `Choice` as for mode StatefulSet.
+What must stay true: at most one worker a node, and the oldest stays; a worker is not made while another of its node, or of its name in Slurm, is still there; a template that cannot be read moves no worker; no node is judged before the first list of them has come.
+"""
+
+from collections import defaultdict
+
+from slinky.kube import Node
+from slinky.operator.kinds import NodeSet
+from slinky.operator.nodesets.acts import CreatePod
+from slinky.operator.nodesets.choice import Cause, Choice, live, of_mode
+from slinky.operator.nodesets.placing import placing_of
+from slinky.operator.nodesets.snapshot import Snapshot, Worker, target_of
+from slinky.operator.nodesets.updates import condemned
+from slinky.operator.objects.worker_names import host_name, pod_name
+
+__all__ = ["by_node"]
+
+
+def by_node(snapshot: Snapshot) -> Choice:
+    workers, others = of_mode(live(snapshot), snapshot)
+    going = {worker.uid: Cause.MODE for worker in others}
+    placing = placing_of(snapshot.nodeset)
+    if placing is None:
+        return Choice(staying=workers, going=going, total=len(workers))
+    here = _by_target(workers)
+    for target, found in here.items():
+        node = snapshot.nodes.get(target)
+        if node is None or not placing.keeps(node):
+            going |= {worker.uid: Cause.PLACE for worker in found}
+            continue
+        going |= {worker.uid: Cause.PLACE for worker in found[1:]}
+        if not _has_its_name(snapshot.nodeset, found[0], node):
+            going[found[0].uid] = Cause.PLACE
+    wanted = [node for node in snapshot.nodes.values() if placing.takes(node) or (node.metadata.name in here and placing.keeps(node))]
+    staying = [worker for worker in workers if worker.uid not in going]
+    old = condemned(snapshot, staying, len(wanted))
+    going |= {worker.uid: Cause.UPDATE for worker in old}
+    return Choice(
+        staying=[worker for worker in staying if worker.uid not in going],
+        going=going,
+        missing=_missing(snapshot, wanted),
+        total=len(wanted),
+        was_chosen=0 < len(old) < len(staying),
+    )
+
+
+def _by_target(workers: list[Worker]) -> dict[str, list[Worker]]:
+    """By the node they are on or for; those on it first, then the oldest."""
+    found: defaultdict[str, list[Worker]] = defaultdict(list)
+    for worker in workers:
+        found[target_of(worker.pod)].append(worker)
+    for each in found.values():
+        each.sort(key=lambda worker: (not worker.is_assigned, str(worker.pod.metadata.creation_timestamp), worker.name))
+    return found
+
+
+def _missing(snapshot: Snapshot, wanted: list[Node]) -> list[CreatePod]:
+    pods = snapshot.pods.values()
+    taken = {target_of(pod) for pod in pods}
+    hostnames = {worker.hostname for worker in snapshot.workers}
+    made: list[CreatePod] = []
+    for node in wanted:
+        name, hostname = pod_name(snapshot.nodeset, None, node), host_name(snapshot.nodeset, None, node)
+        free = node.metadata.name not in taken and name not in snapshot.pods and name not in snapshot.created
+        if free and hostname not in hostnames:
+            hostnames.add(hostname)
+            made.append(CreatePod(name, node=node.metadata.name))
+    return made
+
+
+def _has_its_name(nodeset: NodeSet, worker: Worker, node: Node) -> bool:
+    return worker.pod.spec.host_network or worker.hostname == host_name(nodeset, None, node)

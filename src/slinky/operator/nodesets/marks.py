@@ -1,0 +1,46 @@
+"""What is written on pods, nodes and Slurm nodes, by us and for us, in the words that are used here. The names that others read and write too stand in `slinky.operator.labels`."""
+
+from slinky.operator import labels
+
+__all__ = [
+    "CAUSE",
+    "CORDON",
+    "DEADLINE",
+    "DELETION_COST",
+    "FEATURES",
+    "FINALIZER",
+    "HOSTNAME",
+    "INDEX",
+    "NODE_REASON",
+    "OURS",
+    "PROTECT",
+    "REVISION",
+    "SCALING_MODE",
+    "SINCE",
+    "SLURMD",
+    "TOPOLOGY",
+    "is_ours",
+]
+
+CORDON = labels.POD_CORDON  # annotation: "true" drains the Slurm node, whoever writes it
+CAUSE = "nodeset.slinky.slurm.net/pod-cordon-cause"  # annotation: why we cordoned it; without it, somebody else did
+SINCE = "nodeset.slinky.slurm.net/pod-cordon-since"  # annotation: since when
+DELETION_COST = labels.POD_DELETION_COST
+DEADLINE = labels.POD_DEADLINE
+NODE_REASON = labels.NODE_CORDON_REASON
+TOPOLOGY = labels.TOPOLOGY
+FEATURES = labels.FEATURES
+
+PROTECT = labels.POD_PROTECT
+INDEX = labels.POD_INDEX
+HOSTNAME = labels.POD_HOSTNAME
+SCALING_MODE = labels.SCALING_MODE
+REVISION = labels.REVISION
+
+FINALIZER = "nodeset.slinky.slurm.net/workers"
+SLURMD = "slurmd"  # the container that jobs run in
+OURS = "slurm-operator: "  # a drain's reason that begins so is ours to undo
+
+
+def is_ours(reason: str) -> bool:
+    return reason.startswith(OURS)

@@ -1,0 +1,45 @@
+"""What was just done and is not seen yet, of one NodeSet: pods created and deleted, and what Slurm refused.
+
+What must stay true: nothing is remembered for ever: what does not show within its time is forgotten, so that a watch that lost something can never hold a NodeSet up; doing it again does no harm.
+"""
+
+from collections.abc import Container
+
+__all__ = ["Memory"]
+
+UNSEEN_SECONDS = 30.0
+REFUSED_SECONDS = 300.0
+
+
+class Memory:
+    def __init__(self) -> None:
+        self._created: dict[str, float] = {}  # name → until when it counts
+        self._deleted: dict[str, float] = {}  # uid
+        self._refused: dict[str, float] = {}
+
+    def created(self, name: str, now: float) -> None:
+        self._created[name] = now + UNSEEN_SECONDS
+
+    def deleted(self, uid: str, now: float) -> None:
+        self._deleted[uid] = now + UNSEEN_SECONDS
+
+    def refused(self, what: str, now: float) -> None:
+        self._refused[what] = now + REFUSED_SECONDS
+
+    def unseen_creations(self, seen: Container[str], now: float) -> frozenset[str]:
+        """Names of pods that were created and are not in the cache yet."""
+        self._created = {name: until for name, until in self._created.items() if until > now and name not in seen}
+        return frozenset(self._created)
+
+    def unseen_deletions(self, seen: Container[str], now: float) -> frozenset[str]:
+        """Uids of pods that were deleted and are in the cache still."""
+        self._deleted = {uid: until for uid, until in self._deleted.items() if until > now and uid in seen}
+        return frozenset(self._deleted)
+
+    def lately_refused(self, now: float) -> frozenset[str]:
+        self._refused = {what: until for what, until in self._refused.items() if until > now}
+        return frozenset(self._refused)
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._created or self._deleted)

@@ -1,0 +1,97 @@
+"""What is to be done about a NodeSet, from one snapshot of it.
+
+In: a Snapshot. Out: acts, in an order that is safe to carry out from the first on. Nothing else is known and nothing is remembered.
+What must stay true: a pod is deleted only on a `Word` that it may go; where Slurm is not current nothing is asked of it; only drains that are ours are undone, and none that is still wanted.
+"""
+
+import enum
+from collections.abc import Iterator
+
+from slinky.operator.nodesets import marks
+from slinky.operator.nodesets.acts import Act, DeletePod, Tell
+from slinky.operator.nodesets.choice import Cause, Choice, by_number, ended
+from slinky.operator.nodesets.claims import claims, going_with
+from slinky.operator.nodesets.cordons import cordons
+from slinky.operator.nodesets.daemons import by_node
+from slinky.operator.nodesets.drains import Verdict, Word, may_go, told
+from slinky.operator.nodesets.leaving import all_go, last_acts
+from slinky.operator.nodesets.pod_conditions import pod_conditions
+from slinky.operator.nodesets.pod_marks import pod_marks
+from slinky.operator.nodesets.slurm_marks import slurm_marks
+from slinky.operator.nodesets.snapshot import Snapshot, Worker
+
+__all__ = ["JobsNeeded", "choose", "jobs_needed", "plan"]
+
+
+def choose(snapshot: Snapshot) -> Choice:
+    if snapshot.is_being_deleted:
+        return all_go(snapshot)
+    return by_node(snapshot) if snapshot.nodeset.spec.is_daemon_set else by_number(snapshot)
+
+
+def plan(snapshot: Snapshot) -> list[Act]:
+    choice = choose(snapshot)
+    words = {worker.uid: may_go(worker, snapshot) for worker in snapshot.workers if worker.uid in choice.going}
+    return [
+        *cordons(snapshot, choice),
+        *slurm_marks(snapshot),
+        *pod_marks(snapshot, choice),
+        *pod_conditions(snapshot),
+        *_departures(snapshot, choice, words),
+        *claims(snapshot, choice.missing),
+        *choice.missing,
+        *(last_acts(snapshot) if snapshot.is_being_deleted else ()),
+    ]
+
+
+def _departures(snapshot: Snapshot, choice: Choice, words: dict[str, Word]) -> Iterator[Act]:
+    for worker in ended(snapshot):
+        yield DeletePod(worker.name, worker.uid, f"its containers have ended ({worker.pod.status.reason or worker.pod.status.phase})")
+    for worker in snapshot.workers:
+        word = words.get(worker.uid)
+        if word is not None and word.goes:
+            yield from _departure(snapshot, worker, choice.going[worker.uid], word)
+
+
+def _departure(snapshot: Snapshot, worker: Worker, cause: Cause, word: Word) -> Iterator[Act]:
+    if word.killed is not None:
+        seconds = snapshot.nodeset.spec.drain_deadline_seconds
+        note = f"Pod {worker.name} was given {seconds} s to be free ({cause}) and goes now, though {told(word.killed)} on node {worker.hostname}"
+        yield Tell("DrainDeadlineExceeded", note, warning=True)
+    yield DeletePod(
+        worker.name,
+        worker.uid,
+        f"{cause}: {word.why}",
+        on_word=worker.hostname if word.on_slurm else "",
+        version=worker.pod.metadata.resource_version if word.unchanged else "",
+        claims=going_with(snapshot, worker.name, cause),
+        at_once=worker.is_assigned and worker.node is None and word.on_slurm,
+    )
+
+
+class JobsNeeded(enum.IntEnum):
+    """How lately jobs have to have been asked for."""
+
+    NOT = 0
+    LATELY = 1  # to rank by: half a minute does no harm
+    NOW = 2  # after the nodes were: a pod's life hangs on it
+
+
+def jobs_needed(snapshot: Snapshot) -> JobsNeeded:
+    """Of a snapshot without jobs."""
+    if not snapshot.slurm.is_current:
+        return JobsNeeded.NOT
+    if snapshot.is_being_deleted and not snapshot.pods:
+        return JobsNeeded.NOW
+    choice = choose(snapshot)
+    for worker in snapshot.workers:
+        matters = worker.uid in choice.going or _is_protected(worker)
+        if matters and not worker.is_leaving and may_go(worker, snapshot).verdict is Verdict.LOOK:
+            return JobsNeeded.NOW
+    if choice.was_chosen and any(worker.slurm is not None and worker.slurm.is_busy for worker in snapshot.workers):
+        return JobsNeeded.LATELY
+    return JobsNeeded.NOT
+
+
+def _is_protected(worker: Worker) -> bool:
+    return marks.PROTECT in worker.pod.metadata.labels

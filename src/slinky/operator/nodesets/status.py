@@ -1,0 +1,116 @@
+"""How a NodeSet stands: its numbers, and its conditions in words.
+
+In: a snapshot and what was chosen from it. Out: the status to write. Pure.
+What must stay true: Ready says that as many workers as are wanted can be used; what holds a worker that is to go is named.
+"""
+
+import datetime as dt
+from typing import Any
+
+from slinky.operator.conditions import Standing, broken, settled, under_way
+from slinky.operator.kinds import NodeSet
+from slinky.operator.labels import nodeset_selector
+from slinky.operator.nodesets import marks
+from slinky.operator.nodesets.choice import Choice, live
+from slinky.operator.nodesets.drains import may_go
+from slinky.operator.nodesets.snapshot import ClusterStands, Snapshot, Worker
+from slinky.operator.nodesets.updates import most_away
+
+__all__ = ["numbers", "selector_text", "standing"]
+
+REGISTERING = dt.timedelta(seconds=90)  # that a ready slurmd may take to make itself known to Slurm
+
+
+def numbers(snapshot: Snapshot, choice: Choice) -> dict[str, Any]:
+    """As they are in JSON."""
+    spec = snapshot.nodeset.spec
+    workers = live(snapshot)
+    available = sum(_is_available(worker, snapshot) for worker in workers)
+    told = [worker.slurm for worker in workers if worker.slurm is not None]
+    return {
+        "replicas": len(workers),
+        "updatedReplicas": sum(worker.revision == snapshot.revision for worker in workers),
+        "readyReplicas": sum(worker.is_ready for worker in workers),
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, choice.total - available),
+        "desired": choice.total,
+        "slurmIdle": sum(node.is_idle for node in told),
+        "slurmAllocated": sum("ALLOCATED" in node.states or "MIXED" in node.states for node in told),
+        "slurmDown": sum(node.is_down for node in told),
+        "slurmDrain": sum("DRAIN" in node.states for node in told),
+        "nodeSetHash": snapshot.revision,
+        "selector": selector_text(snapshot.nodeset),
+        **({"ordinalToNode": _pins(snapshot, workers)} if spec.pin_to_node else {}),
+    }
+
+
+def selector_text(nodeset: NodeSet) -> str:
+    """Of its pods and claims."""
+    return ",".join(f"{key}={value}" for key, value in nodeset_selector(nodeset).items())
+
+
+def standing(snapshot: Snapshot, choice: Choice) -> Standing:
+    workers = live(snapshot)
+    usable = sum(_is_usable(worker, snapshot) for worker in workers)
+    counted = f"{min(usable, choice.total)} of {choice.total} workers available"
+    if snapshot.is_being_deleted:
+        return under_way("Deleting", f"{len(snapshot.pods)} workers are left{_held(snapshot, choice)}")
+    if stuck := next((worker for worker in workers if worker.was_never_started), None):
+        return broken("WorkersFailing", f"{counted}; pod {stuck.name}: {_waits_for(stuck)}", ready=usable >= choice.total)
+    if snapshot.controller is ClusterStands.MUTE and (choice.going or _is_updating(snapshot, workers)):
+        return broken("NoRestApi", "the cluster has no RestApi: no worker can be drained, and so none is deleted")
+    if not snapshot.slurm.is_current and workers:
+        return under_way("SlurmNotAnswering", f"{counted}; Slurm does not answer, and nothing is drained or deleted until it does")
+    if lost := _unregistered(snapshot, workers):
+        return broken("SlurmNodeNotRegistered", f"{counted}; Slurm does not know node {lost.hostname} of pod {lost.name}, which is ready")
+    if usable < choice.total - (most_away(snapshot, choice.total) if _is_updating(snapshot, workers) else 0):
+        return under_way("WorkersStarting", counted)
+    if _is_updating(snapshot, workers):
+        updated = sum(worker.revision == snapshot.revision for worker in workers)
+        note = f"{updated} of {choice.total} workers are of the present template{_held(snapshot, choice)}"
+        return under_way("RollingUpdate", note, ready=True)
+    if choice.going:
+        return under_way("ScalingDown", f"{len(choice.going)} workers are to go{_held(snapshot, choice)}", ready=True)
+    return settled(counted)
+
+
+def _is_usable(worker: Worker, snapshot: Snapshot) -> bool:
+    """Ready, and known to Slurm."""
+    return worker.slurm is not None and _is_available(worker, snapshot)
+
+
+def _is_available(worker: Worker, snapshot: Snapshot) -> bool:
+    return worker.is_available(snapshot.now, snapshot.nodeset.spec.min_ready_seconds)
+
+
+def _is_updating(snapshot: Snapshot, workers: list[Worker]) -> bool:
+    return any(worker.revision != snapshot.revision for worker in workers)
+
+
+def _held(snapshot: Snapshot, choice: Choice) -> str:
+    """Why those that are to go are still there: the first of them by name."""
+    for worker in sorted(live(snapshot), key=lambda worker: worker.name):
+        if worker.uid in choice.going:
+            return f"; {worker.name}: {may_go(worker, snapshot).why}"
+    return ""
+
+
+def _unregistered(snapshot: Snapshot, workers: list[Worker]) -> Worker | None:
+    def is_late(worker: Worker) -> bool:
+        since = worker.ready_changed_at
+        return worker.slurm is None and worker.is_ready and since is not None and snapshot.now - since >= REGISTERING
+
+    return next((worker for worker in workers if is_late(worker)), None)
+
+
+def _waits_for(worker: Worker) -> str:
+    for status in worker.pod.status.container_statuses:
+        if status.name == marks.SLURMD and status.state.waiting:
+            return f"{status.state.waiting.reason} {status.state.waiting.message}".strip()
+    return "its slurmd does not start"
+
+
+def _pins(snapshot: Snapshot, workers: list[Worker]) -> dict[str, str]:
+    """Where each number is, or was last; a Kubernetes node that is gone is forgotten."""
+    held = {number: node for number, node in (snapshot.nodeset.status.ordinal_to_node or {}).items() if node in snapshot.nodes}
+    return held | {str(worker.ordinal): worker.pod.spec.node_name for worker in workers if worker.is_assigned and worker.ordinal >= 0}

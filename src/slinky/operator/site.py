@@ -1,0 +1,46 @@
+"""What everything that acts in the operator has at hand: clients, caches, clusters, settings, and the question whether it may act.
+
+One for a process. What must stay true: whatever writes asks `may_act` right before.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slinky.kube import Client, EventRecorder, Key
+from slinky.operator.applying import Applier
+from slinky.operator.clusters import Clusters
+from slinky.operator.keys import KeyMaker
+from slinky.operator.relations import Place
+from slinky.operator.settings import Settings
+from slinky.operator.statuses import Statuses
+from slinky.operator.trouble import Trouble
+from slinky.operator.watching import Watches
+
+__all__ = ["Site"]
+
+
+@dataclass
+class Site:
+    settings: Settings
+    kube: Client
+    watches: Watches
+    applier: Applier
+    statuses: Statuses
+    keys: KeyMaker
+    clusters: Clusters
+    events: EventRecorder
+    may_act: Callable[[], bool]
+    cluster_domain: str = "cluster.local"
+    look_at: Callable[[Place], None] = lambda _: None  # this object is to be looked at again
+    look_at_nodeset: Callable[[Key], None] = lambda _: None
+    look_later: Callable[[Place, float], None] = lambda _place, _seconds: None
+
+    async def secret_key(self, name: str, key: str, namespace: str) -> bytes:
+        """A key's content in a named Secret. Raises Trouble where it is not there."""
+        found = await self.watches.files.content("Secret", name, namespace)
+        if found is None:
+            raise Trouble("SecretNotFound", f"there is no Secret {name} in namespace {namespace}", lasting=True)
+        content = found.bytes_of(key)
+        if not content:
+            raise Trouble("SecretNotFound", f"Secret {name} has no key {key}, or nothing stands there", lasting=True)
+        return content

@@ -1,0 +1,178 @@
+"""Carrying out: what is looked at once more right before it is done, and what is remembered of it."""
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from slinky.kube import AlreadyExistsError, ConflictError, Pod
+from slinky.kube.errors import Status
+from slinky.operator.nodesets.acts import Act, CreatePod, DeletePod, Drain, Resume, SetTopology
+from slinky.operator.nodesets.carrying import Carrier
+from slinky.operator.nodesets.memory import REFUSED_SECONDS, UNSEEN_SECONDS, Memory
+from slinky.operator.nodesets.slurm_marks import refusal_of
+from slinky.slurm import Node as SlurmNode
+from slinky.slurm import RefusedError, UnavailableError
+from tests.operator.nodesets.scene import in_slurm
+
+FREE = DeletePod("workers-0", "u0", "scale-in: drained", on_word="workers-0")
+OURS = "slurm-operator: x"
+
+
+class FakeNodes:
+    """Slurm's, which writes down what it is told."""
+
+    def __init__(self, refuses: bool = False) -> None:
+        self.told: list[tuple[str, ...]] = []
+        self._refuses = refuses
+
+    async def _take(self, what: str, names: Any) -> None:
+        if self._refuses:
+            raise RefusedError("no")
+        self.told.append((what, *sorted(names)))
+
+    async def drain(self, names: Any, _reason: str) -> None:
+        await self._take("drain", names)
+
+    async def undrain(self, names: Any) -> None:
+        await self._take("undrain", names)
+
+    async def resume(self, names: Any) -> None:
+        await self._take("resume", names)
+
+    async def update(self, names: Any, _change: Any) -> None:
+        await self._take("update", names)
+
+
+class FakeSlurmClient:
+    def __init__(self, nodes: FakeNodes) -> None:
+        self.nodes = nodes
+
+
+class FakeCluster:
+    """`next_look` is what a look shows; None where Slurm does not answer."""
+
+    def __init__(self, next_look: list[SlurmNode] | None, *, refuses: bool = False) -> None:
+        self.nodes = {"workers-0": in_slurm("workers-0", "IDLE", "DRAIN", reason=OURS)}
+        self._next = next_look
+        self.nodes_told = FakeNodes(refuses)
+        self.slurm = FakeSlurmClient(self.nodes_told)
+
+    async def look(self) -> None:
+        if self._next is None:
+            raise UnavailableError("nobody is there")
+        self.nodes = {node.name: node for node in self._next}
+
+
+class FakeKube:
+    def __init__(self, *, taken_by: str = "", changed: bool = False) -> None:
+        self.deleted: list[tuple[str, str, str]] = []
+        self.made: list[str] = []
+        self._taken_by, self._changed = taken_by, changed
+
+    async def delete(self, _resource: Any, name: str, _namespace: str, *, uid: str, resource_version: str, **_: Any) -> None:
+        if self._changed:
+            raise ConflictError("DELETE", name, Status(code=409, message="it has changed"))
+        self.deleted.append((name, uid, resource_version))
+
+    async def create(self, _resource: Any, body: dict[str, Any], _namespace: str) -> None:
+        if self._taken_by:
+            raise AlreadyExistsError("POST", "pods", Status(code=409, message="it is there"))
+        self.made.append(body["metadata"]["name"])
+
+    async def get(self, _resource: Any, _name: str, _namespace: str) -> Any:
+        owner = {"apiVersion": "x", "kind": "NodeSet", "name": "o", "uid": self._taken_by, "controller": True}
+        return msgspec.convert({"metadata": {"name": "workers-0", "ownerReferences": [owner]}}, Pod)
+
+
+async def carried(
+    *acts: Act, kube: FakeKube | None = None, cluster: FakeCluster | None = None, memory: Memory | None = None, leads: bool = True
+) -> Carrier:
+    carrier = Carrier(
+        kube or FakeKube(),  # type: ignore[arg-type]
+        cluster,  # type: ignore[arg-type]
+        "hpc",
+        memory or Memory(),
+        at_once=4,
+        may_act=lambda: leads,
+    )
+    await carrier.carry_out(list(acts), lambda act: {"metadata": {"name": act.name}}, lambda _: {}, {"uid": "nodeset"})
+    return carrier
+
+
+@pytest.mark.parametrize(
+    ("look", "goes"),
+    [
+        ([in_slurm("workers-0", "IDLE", "DRAIN", reason=OURS)], True),
+        ([in_slurm("workers-0", "IDLE")], False),
+        ([in_slurm("workers-0", "ALLOCATED", "DRAIN", reason=OURS)], False),
+        ([], False),
+        (None, False),
+    ],
+)
+async def test_a_pod_goes_only_if_slurm_still_has_its_node_drained_and_free(look: list[SlurmNode] | None, goes: bool) -> None:
+    kube = FakeKube()
+    carrier = await carried(FREE, kube=kube, cluster=FakeCluster(look))
+    assert bool(kube.deleted) is goes
+    assert bool(carrier.deleted) is goes
+
+
+async def test_without_a_client_no_pod_goes_on_slurms_word() -> None:
+    kube = FakeKube()
+    await carried(FREE, kube=kube)
+    assert kube.deleted == []
+
+
+async def test_a_pod_is_deleted_under_its_uid_and_the_version_that_was_judged() -> None:
+    kube = FakeKube()
+    await carried(DeletePod("workers-0", "u0", "x", version="7"), kube=kube)
+    assert kube.deleted == [("workers-0", "u0", "7")]
+    changed = await carried(DeletePod("workers-0", "u0", "x", version="7"), kube=FakeKube(changed=True))
+    assert (changed.deleted, changed.problems) == ([], [])
+
+
+async def test_a_drain_that_an_admin_took_over_meanwhile_is_not_undone() -> None:
+    taken, ours = (
+        FakeCluster([in_slurm("workers-0", "IDLE", "DRAIN", reason="bad disk")]),
+        FakeCluster([in_slurm("workers-0", "IDLE", "DRAIN", reason=OURS)]),
+    )
+    down = FakeCluster([in_slurm("workers-0", "DOWN", reason=OURS)])
+    for cluster in (taken, ours, down):
+        await carried(Resume(("workers-0",)), cluster=cluster)
+    assert [cluster.nodes_told.told for cluster in (taken, ours, down)] == [[], [("undrain", "workers-0")], [("resume", "workers-0")]]
+
+
+async def test_what_slurm_refuses_is_said_and_not_asked_again_at_once() -> None:
+    memory, act = Memory(), SetTopology(("workers-0",), "tree:s1")
+    carrier = await carried(act, cluster=FakeCluster([], refuses=True), memory=memory)
+    assert carrier.problems[0].reason == "SlurmRefuses"
+    now = time.monotonic()
+    assert memory.lately_refused(now) == {refusal_of(act)}
+    assert memory.lately_refused(now + REFUSED_SECONDS + 1) == frozenset()
+
+
+async def test_a_name_that_is_another_ones_is_said_and_one_of_our_own_is_no_trouble() -> None:
+    ours = await carried(CreatePod("workers-0", 0), kube=FakeKube(taken_by="nodeset"))
+    taken = await carried(CreatePod("workers-0", 0), kube=FakeKube(taken_by="another"))
+    assert ([one.reason for one in ours.problems], [one.reason for one in taken.problems]) == ([], ["NameTaken"])
+
+
+async def test_nothing_is_done_once_another_process_leads() -> None:
+    kube, cluster = FakeKube(), FakeCluster([in_slurm("workers-0", "IDLE", "DRAIN", reason=OURS)])
+    await carried(
+        FREE, CreatePod("workers-1", 1), Drain(("workers-0",), "x"), Resume(("workers-0",)), kube=kube, cluster=cluster, leads=False
+    )
+    assert (kube.deleted, kube.made, cluster.nodes_told.told) == ([], [], [])
+
+
+def test_what_is_not_seen_within_its_time_is_forgotten() -> None:
+    memory = Memory()
+    memory.created("workers-0", 0.0)
+    memory.deleted("u1", 0.0)
+    assert memory.unseen_creations({}, 1.0) == {"workers-0"}
+    assert memory.unseen_deletions({"u1"}, 1.0) == {"u1"}
+    assert memory.is_waiting
+    assert memory.unseen_creations({}, UNSEEN_SECONDS + 1) == frozenset()
+    assert memory.unseen_deletions({"u1"}, UNSEEN_SECONDS + 1) == frozenset()
+    assert not memory.is_waiting

@@ -1,0 +1,181 @@
+"""Scaling in StatefulSet mode, and above all: when a pod may go."""
+
+import pytest
+
+from slinky.operator.nodesets import marks
+from slinky.operator.nodesets.acts import ChangePod, CreatePod, DeletePod, Drain, Resume, Tell
+from slinky.operator.nodesets.plan import JobsNeeded, jobs_needed, plan
+from slinky.slurm import Node as SlurmNode
+from tests.operator.nodesets.scene import a_job, a_node, a_nodeset, a_pod, ago, cordoned, in_slurm, names, only, scene
+
+SCALED_IN = "slurm-operator: NodeSet (hpc/workers) is scaled in"
+
+
+def test_missing_workers_are_created_at_the_lowest_free_numbers() -> None:
+    acts = plan(scene(a_nodeset(replicas=4), [a_pod(1), a_pod(3)]))
+    assert only(acts, CreatePod) == [CreatePod("workers-0", ordinal=0), CreatePod("workers-2", ordinal=2)]
+
+
+def test_missing_workers_are_created_also_where_slurm_does_not_answer() -> None:
+    assert names(plan(scene(a_nodeset(replicas=2), current=False)), CreatePod) == ["workers-0", "workers-1"]
+
+
+def test_numbers_are_padded_where_that_is_asked_for() -> None:
+    assert names(plan(scene(a_nodeset(replicas=1, ordinalPadding=3))), CreatePod) == ["workers-000"]
+
+
+def test_a_name_is_taken_until_its_pod_is_gone() -> None:
+    assert names(plan(scene(a_nodeset(replicas=2), [a_pod(0, leaving=True), a_pod(1)])), CreatePod) == []
+
+
+def test_a_pod_just_created_counts_before_the_watch_shows_it() -> None:
+    acts = plan(scene(a_nodeset(replicas=2), [a_pod(0)], created=frozenset({"workers-1"})))
+    assert names(acts, CreatePod) == []
+
+
+def test_a_victim_is_cordoned_and_drained_before_it_is_deleted() -> None:
+    acts = plan(scene(a_nodeset(replicas=1), [a_pod(0), a_pod(1)], [in_slurm("workers-0"), in_slurm("workers-1")]))
+    assert only(acts, Drain) == [Drain(("workers-1",), SCALED_IN)]
+    [change] = only(acts, ChangePod)
+    assert (change.name, change.annotations[marks.CORDON], change.annotations[marks.CAUSE]) == ("workers-1", "true", "scale-in")
+    assert names(acts, DeletePod) == []
+
+
+def test_victims_are_drained_in_one_request() -> None:
+    acts = plan(scene(a_nodeset(replicas=0), [a_pod(n) for n in range(3)], [in_slurm(f"workers-{n}") for n in range(3)]))
+    assert only(acts, Drain) == [Drain(("workers-0", "workers-1", "workers-2"), SCALED_IN)]
+
+
+def test_a_drained_victim_without_jobs_is_deleted_on_slurms_word() -> None:
+    pods = [a_pod(0), a_pod(1, annotations=cordoned("scale-in"))]
+    acts = plan(scene(a_nodeset(replicas=1), pods, [in_slurm("workers-0"), in_slurm("workers-1", "IDLE", "DRAIN", reason=SCALED_IN)]))
+    [deleted] = only(acts, DeletePod)
+    assert (deleted.uid, deleted.on_word) == ("uid-workers-1", "workers-1")
+
+
+BUSY = [
+    ("ALLOCATED", "DRAIN"),
+    ("MIXED", "DRAIN"),
+    ("IDLE", "DRAIN", "COMPLETING"),
+    ("DOWN", "DRAIN", "COMPLETING"),
+    ("IDLE",),
+    ("ALLOCATED",),
+    ("DOWN",),
+]
+
+
+@pytest.mark.parametrize("states", BUSY)
+def test_a_victim_that_is_busy_or_not_drained_stays(states: tuple[str, ...]) -> None:
+    snapshot = scene(
+        a_nodeset(replicas=0), [a_pod(0, annotations=cordoned("scale-in"))], [in_slurm("workers-0", *states, reason="Not responding")]
+    )
+    assert names(plan(snapshot), DeletePod) == []
+
+
+def test_a_suspended_job_holds_its_node_though_the_node_looks_idle() -> None:
+    node = in_slurm("workers-0", "IDLE", "DRAIN", reason=SCALED_IN)
+    pods = [a_pod(0, annotations=cordoned("scale-in"))]
+    assert names(plan(scene(a_nodeset(replicas=0), pods, [node], jobs=(a_job(7, "workers-0"),))), DeletePod) == []
+
+
+def test_nothing_is_deleted_before_jobs_were_asked_for() -> None:
+    node = in_slurm("workers-0", "IDLE", "DRAIN", reason=SCALED_IN)
+    snapshot = scene(a_nodeset(replicas=0), [a_pod(0, annotations=cordoned("scale-in"))], [node], jobs=None)
+    assert names(plan(snapshot), DeletePod) == []
+    assert jobs_needed(snapshot) is JobsNeeded.NOW
+
+
+DRAINED = in_slurm("workers-0", "IDLE", "DRAIN", reason=SCALED_IN)
+
+
+def test_nothing_is_deleted_or_drained_where_slurm_does_not_answer() -> None:
+    acts = plan(scene(a_nodeset(replicas=0), [a_pod(0, annotations=cordoned("scale-in"))], [DRAINED], current=False))
+    assert acts == []
+
+
+def test_a_pod_that_runs_stays_where_slurm_answers_and_does_not_know_its_node() -> None:
+    assert names(plan(scene(a_nodeset(replicas=0), [a_pod(0)])), DeletePod) == []
+
+
+def test_a_pod_that_was_never_on_a_node_goes_at_once_unless_it_changes() -> None:
+    [deleted] = only(plan(scene(a_nodeset(replicas=0), [a_pod(0, node="", phase="Pending", ready=False)], current=False)), DeletePod)
+    assert deleted.version == "7"
+
+
+def test_a_pod_whose_image_cannot_be_had_goes_at_once() -> None:
+    waiting = {"state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    pods = [a_pod(0, phase="Pending", ready=False, slurmd=waiting)]
+    assert names(plan(scene(a_nodeset(replicas=0), pods, current=False)), DeletePod) == ["workers-0"]
+
+
+def test_a_pod_whose_container_is_being_made_does_not_count_as_never_started() -> None:
+    waiting = {"state": {"waiting": {"reason": "ContainerCreating"}}}
+    pods = [a_pod(0, phase="Pending", ready=False, slurmd=waiting)]
+    assert names(plan(scene(a_nodeset(replicas=0), pods, current=False)), DeletePod) == []
+
+
+def test_a_slurmd_that_is_not_ready_and_long_unknown_to_slurm_may_go() -> None:
+    old, young = a_pod(0, ready=False, ready_since=ago(minutes=6)), a_pod(1, ready=False, ready_since=ago(minutes=4))
+    assert names(plan(scene(a_nodeset(replicas=0), [old, young])), DeletePod) == ["workers-0"]
+
+
+def test_the_deadline_takes_the_jobs_with_it_and_says_which() -> None:
+    node = in_slurm("workers-0", "ALLOCATED", "DRAIN", reason=SCALED_IN)
+    pods = [a_pod(0, annotations=cordoned("scale-in", ago(seconds=61)))]
+    acts = plan(scene(a_nodeset(replicas=0, drainDeadlineSeconds=60), pods, [node], jobs=(a_job(7, "workers-0"),)))
+    [told] = only(acts, Tell)
+    assert told.warning
+    assert "job 7 " in told.note
+    assert acts.index(told) < acts.index(only(acts, DeletePod)[0])
+
+
+@pytest.mark.parametrize("current", [True, False])
+def test_a_deadline_is_not_over_before_its_time_nor_without_slurms_word(current: bool) -> None:
+    node = in_slurm("workers-0", "ALLOCATED", "DRAIN", reason=SCALED_IN)
+    pods = [a_pod(0, annotations=cordoned("scale-in", ago(seconds=59 if current else 600)))]
+    acts = plan(scene(a_nodeset(replicas=0, drainDeadlineSeconds=60), pods, [node], jobs=(a_job(7, "workers-0"),), current=current))
+    assert names(acts, DeletePod) == []
+
+
+def test_who_is_no_longer_a_victim_is_uncordoned_and_resumed() -> None:
+    pods = [a_pod(0), a_pod(1, annotations=cordoned("scale-in"))]
+    slurm = [in_slurm("workers-0"), in_slurm("workers-1", "ALLOCATED", "DRAIN", reason=SCALED_IN)]
+    acts = plan(scene(a_nodeset(replicas=2), pods, slurm))
+    assert only(acts, Resume) == [Resume(("workers-1",))]
+    [change] = only(acts, ChangePod)
+    assert change.annotations == {marks.CORDON: None, marks.CAUSE: None, marks.SINCE: None}
+
+
+def test_a_drain_whose_reason_an_admin_has_replaced_is_not_undone() -> None:
+    pods = [a_pod(0, annotations=cordoned("scale-in"))]
+    acts = plan(scene(a_nodeset(replicas=1), pods, [in_slurm("workers-0", "IDLE", "DRAIN", reason="bad disk")]))
+    assert only(acts, Resume) == []
+
+
+def test_an_admins_drain_keeps_its_reason_when_its_node_becomes_a_victim_and_suffices() -> None:
+    acts = plan(scene(a_nodeset(replicas=0), [a_pod(0)], [in_slurm("workers-0", "IDLE", "DRAIN", reason="bad disk")]))
+    assert only(acts, Drain) == []
+    assert names(acts, DeletePod) == ["workers-0"]
+
+
+def test_a_worker_that_comes_back_to_its_old_drain_is_resumed_once_it_is_ready() -> None:
+    def resumed(node: SlurmNode, ready: bool) -> list[str]:
+        return names(plan(scene(a_nodeset(replicas=1), [a_pod(0, ready=ready)], [node])), Resume)
+
+    assert resumed(DRAINED, True) == ["workers-0"]
+    assert resumed(DRAINED, False) == []
+    assert resumed(in_slurm("workers-0", "DOWN", reason="slurm-operator: Pod is terminating"), True) == ["workers-0"]
+    assert resumed(in_slurm("workers-0", "DOWN", reason="broken fan"), True) == []
+
+
+def test_a_pod_that_has_ended_is_replaced_whatever_slurm_says_but_not_in_haste() -> None:
+    over = [a_pod(0, phase="Failed", ready=False), a_pod(1, phase="Failed", ready=False, created=ago(seconds=5))]
+    acts = plan(scene(a_nodeset(replicas=2), over, current=False))
+    assert names(acts, DeletePod) == ["workers-0"]
+    assert names(acts, CreatePod) == []
+
+
+def test_a_pod_whose_kubernetes_node_is_gone_is_ended_at_once_where_slurm_has_no_job_there() -> None:
+    slurm = [in_slurm("workers-0", "DOWN", "DRAIN", reason=SCALED_IN)]
+    [deleted] = only(plan(scene(a_nodeset(replicas=0), [a_pod(0)], slurm, nodes=[a_node("other")])), DeletePod)
+    assert deleted.at_once

@@ -1,0 +1,82 @@
+"""What a NodeSet's status says."""
+
+from typing import Any
+
+from slinky.operator.nodesets.acts import CreatePod, DeletePod
+from slinky.operator.nodesets.plan import choose, plan
+from slinky.operator.nodesets.snapshot import ClusterStands
+from slinky.operator.nodesets.status import numbers, standing
+from tests.operator.nodesets.scene import a_job, a_node, a_nodeset, a_pod, ago, cordoned, in_slurm, names, only, scene
+
+
+def said(snapshot: Any) -> tuple[bool, bool, bool, str]:
+    found = standing(snapshot, choose(snapshot))
+    return found["Ready"].status, found["Progressing"].status, found["Degraded"].status, found["Ready"].reason
+
+
+def test_numbers_count_pods_and_slurm_nodes() -> None:
+    pods = [a_pod(0), a_pod(1, revision="old"), a_pod(2, ready=False), a_pod(3, leaving=True)]
+    slurm = [in_slurm("workers-0", "MIXED"), in_slurm("workers-1", "IDLE", "DRAIN", reason="x"), in_slurm("workers-2", "DOWN")]
+    snapshot = scene(a_nodeset(replicas=4), pods, slurm)
+    found = numbers(snapshot, choose(snapshot))
+    assert {
+        key: found[key] for key in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas", "desired")
+    } == {
+        "replicas": 3,
+        "updatedReplicas": 2,
+        "readyReplicas": 2,
+        "availableReplicas": 2,
+        "unavailableReplicas": 2,
+        "desired": 4,
+    }
+    assert [found[key] for key in ("slurmIdle", "slurmAllocated", "slurmDown", "slurmDrain")] == [1, 1, 1, 1]
+    assert found["selector"] == "app.kubernetes.io/name=slurmd,app.kubernetes.io/instance=workers"
+
+
+def test_a_nodeset_with_all_its_workers_is_ready() -> None:
+    assert said(scene(a_nodeset(replicas=1), [a_pod(0)], [in_slurm("workers-0")])) == (True, False, False, "AsWritten")
+    assert said(scene(a_nodeset(replicas=0))) == (True, False, False, "AsWritten")
+
+
+def test_workers_that_start_are_progress() -> None:
+    assert said(scene(a_nodeset(replicas=2), [a_pod(0)], [in_slurm("workers-0")])) == (False, True, False, "WorkersStarting")
+
+
+def test_an_image_that_cannot_be_had_is_said() -> None:
+    waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+    snapshot = scene(a_nodeset(replicas=1), [a_pod(0, ready=False, phase="Pending", slurmd=waiting)])
+    assert said(snapshot) == (False, False, True, "WorkersFailing")
+    assert "ImagePullBackOff no such image" in standing(snapshot, choose(snapshot))["Degraded"].message
+
+
+def test_a_worker_that_slurm_does_not_know_is_said_after_a_while() -> None:
+    assert said(scene(a_nodeset(replicas=1), [a_pod(0)]))[3] == "SlurmNodeNotRegistered"
+    assert said(scene(a_nodeset(replicas=1), [a_pod(0, ready_since=ago(seconds=5))]))[3] == "WorkersStarting"
+
+
+def test_what_holds_a_worker_that_is_to_go_is_named() -> None:
+    slurm = [in_slurm("workers-0", "ALLOCATED", "DRAIN", reason="slurm-operator: x")]
+    snapshot = scene(a_nodeset(replicas=0), [a_pod(0, annotations=cordoned("scale-in"))], slurm, jobs=(a_job(7, "workers-0"),))
+    assert said(snapshot) == (True, True, False, "ScalingDown")
+    assert "workers-0: job 7 is on node workers-0" in standing(snapshot, choose(snapshot))["Progressing"].message
+
+
+def test_where_workers_are_pinned_their_nodes_are_kept_and_used() -> None:
+    pinned = a_nodeset(replicas=2, pinToNode=True, status={"ordinalToNode": {"1": "k7", "5": "gone"}})
+    snapshot = scene(pinned, [a_pod(0)], nodes=[a_node("k0"), a_node("k7")])
+    choice = choose(snapshot)
+    assert [(act.name, act.node) for act in choice.missing] == [("workers-1", "k7")]
+    assert numbers(snapshot, choice)["ordinalToNode"] == {"0": "k0", "1": "k7"}
+
+
+def test_without_a_restapi_it_is_said_that_no_worker_can_go() -> None:
+    assert said(scene(a_nodeset(replicas=0), [a_pod(0)], current=False, controller=ClusterStands.MUTE))[3] == "NoRestApi"
+
+
+def test_a_pod_that_is_pinned_to_a_node_that_is_gone_is_made_anew_elsewhere() -> None:
+    terms = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]}]}
+    spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+    pinned = a_nodeset(replicas=1, pinToNode=True, status={"ordinalToNode": {"0": "gone"}})
+    stuck = a_pod(0, node="", phase="Pending", ready=False, spec=spec)
+    assert names(plan(scene(pinned, [stuck], current=False)), DeletePod) == ["workers-0"]
+    assert only(plan(scene(pinned, current=False)), CreatePod) == [CreatePod("workers-0", ordinal=0)]

@@ -1,0 +1,151 @@
+"""When an object is sent, and when a child goes."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from slinky.kube import ConnectionFailedError, InvalidError, Key, KubeError, Meta, Resource
+from slinky.kube.errors import Status
+from slinky.kube.objects import OwnerReference
+from slinky.operator.applying import Applier, ApplyError, decorated, surplus
+from slinky.operator.children import MANAGED_BY, MANAGER, Child, Owner, fingerprint
+
+OWNER = Owner("Controller", "lab", "c", "uid-c")
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c-config"}, "data": {"slurm.conf": "ClusterName=c"}}
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "c-controller"}, "spec": {"clusterIP": "None"}}
+
+
+class Server:
+    """What an Applier sees of Kubernetes: it keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.held: dict[Child, Meta] = {}
+        self.bodies: dict[Child, Mapping[str, Any]] = {}
+        self.writes: list[str] = []
+        self.refuses: dict[str, KubeError] = {}
+        self._version = 0
+
+    def of(self, owner_uid: str) -> Iterable[tuple[Child, Meta]]:
+        return [(child, meta) for child, meta in self.held.items() if any(owner.uid == owner_uid for owner in meta.owner_references)]
+
+    def meta(self, child: Child) -> Meta | None:
+        return self.held.get(child)
+
+    async def raw(self, method: str, _path: str, *, body: Mapping[str, Any], parameters: Mapping[str, str], **_: Any) -> bytes:
+        assert (method, parameters["fieldValidation"], parameters["force"]) == ("PATCH", "Strict", "true")
+        child = Child(str(body["kind"]), Key(body["metadata"]["namespace"], body["metadata"]["name"]))
+        if child.key.name in self.refuses:
+            raise self.refuses[child.key.name]
+        self.writes.append(child.key.name)
+        if self.bodies.get(child) != body or child not in self.held:
+            self.touch(child)
+        self.bodies[child] = body
+        return msgspec.json.encode({"metadata": self.held[child]})
+
+    def touch(self, child: Child) -> None:
+        self._version += 1
+        self.held[child] = Meta(
+            name=child.key.name,
+            namespace=child.key.namespace,
+            uid=f"uid-{child.key.name}",
+            resource_version=str(self._version),
+            owner_references=(OwnerReference(uid=OWNER.uid, controller=True),),
+        )
+
+    async def delete(self, resource: Resource[Any], name: str, namespace: str, *, uid: str, **_: Any) -> None:
+        child = next(each for each in self.held if each.key == Key(namespace, name))
+        assert self.held[child].uid == uid and resource.plural
+        del self.held[child]
+        self.writes.append(f"-{name}")
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def applier(server: Server, **more: Any) -> Applier:
+    return Applier(server, server, **more)  # type: ignore[arg-type]
+
+
+def test_a_child_names_its_owner_and_its_maker() -> None:
+    body = decorated({**CONFIG, "metadata": {"name": "c-config", "labels": {"a": "b"}}}, OWNER)
+    assert body["metadata"]["labels"] == {"a": "b", MANAGED_BY: MANAGER}
+    assert [(owner["uid"], owner["controller"]) for owner in body["metadata"]["ownerReferences"]] == [("uid-c", True)]
+    assert decorated(body, OWNER) == body
+
+
+async def test_what_is_as_it_was_applied_is_not_sent_again(server: Server) -> None:
+    ours = applier(server)
+    first = await ours.apply([CONFIG, SERVICE], OWNER)
+    assert [child.key.name for child in first.created] == ["c-config", "c-controller"]
+    again = await ours.apply([CONFIG, SERVICE], OWNER)
+    assert again == ([], [], []) and server.writes == ["c-config", "c-controller"]
+
+
+async def test_what_somebody_changed_or_deleted_is_sent_again(server: Server) -> None:
+    ours = applier(server)
+    await ours.apply([CONFIG, SERVICE], OWNER)
+    server.touch(Child("ConfigMap", Key("lab", "c-config")))
+    del server.held[Child("Service", Key("lab", "c-controller"))]
+    await ours.apply([CONFIG, SERVICE], OWNER)
+    assert server.writes[2:] == ["c-config", "c-controller"]
+
+
+async def test_a_new_content_is_sent_and_told_as_a_change(server: Server) -> None:
+    ours = applier(server)
+    await ours.apply([CONFIG], OWNER)
+    applied = await ours.apply([{**CONFIG, "data": {"slurm.conf": "ClusterName=d"}}], OWNER)
+    assert [child.key.name for child in applied.changed] == ["c-config"]
+
+
+async def test_a_process_that_begins_anew_sends_once_and_calls_nothing_created(server: Server) -> None:
+    await applier(server).apply([CONFIG], OWNER)
+    applied = await applier(server).apply([CONFIG], OWNER)
+    assert applied == ([], [], []) and server.writes == ["c-config", "c-config"]
+
+
+async def test_children_that_are_no_longer_made_go_and_those_kept_stay(server: Server) -> None:
+    ours = applier(server)
+    await ours.apply([CONFIG, SERVICE], OWNER)
+    applied = await ours.apply([], OWNER, kept=[Child("ConfigMap", Key("lab", "c-config"))])
+    assert [child.key.name for child in applied.deleted] == ["c-controller"]
+    assert [child.key.name for child in server.held] == ["c-config"]
+
+
+async def test_where_one_is_refused_the_others_are_applied_and_nothing_goes(server: Server) -> None:
+    ours = applier(server)
+    await ours.apply([CONFIG, SERVICE], OWNER)
+    server.refuses["c-config"] = InvalidError("PATCH", "/x", Status(code=422, message="data: too long"))
+    with pytest.raises(ApplyError, match="ConfigMap c-config: data: too long"):
+        await ours.apply([{**CONFIG, "data": {"slurm.conf": "x"}}, {**SERVICE, "metadata": {"name": "other"}}], OWNER)
+    assert {child.key.name for child in server.held} == {"c-config", "c-controller", "other"}
+
+
+async def test_a_server_that_cannot_be_asked_is_no_refusal(server: Server) -> None:
+    server.refuses["c-config"] = ConnectionFailedError("PATCH", "/x", "nobody there")
+    with pytest.raises(ConnectionFailedError):
+        await applier(server).apply([CONFIG], OWNER)
+
+
+async def test_nothing_is_written_once_another_leads(server: Server) -> None:
+    with pytest.raises(KubeError, match="another process leads"):
+        await applier(server, may_act=lambda: False).apply([CONFIG], OWNER)
+    assert not server.writes
+
+
+def test_a_status_that_changes_is_no_change_of_what_is_ours() -> None:
+    before = Meta(uid="u", generation=3, resource_version="10", labels={"a": "b"})
+    assert fingerprint(before) == fingerprint(Meta(uid="u", generation=3, resource_version="11", labels={"a": "b"}))
+    assert fingerprint(before) != fingerprint(Meta(uid="u", generation=4, resource_version="11", labels={"a": "b"}))
+    assert fingerprint(before) != fingerprint(Meta(uid="u", generation=3, resource_version="11", labels={"a": "c"}))
+    plain = Meta(uid="u", resource_version="10")
+    assert fingerprint(plain) != fingerprint(Meta(uid="u", resource_version="11"))
+
+
+def test_a_child_that_goes_already_is_not_deleted_again() -> None:
+    going = Meta(name="x", deletion_timestamp=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+    assert surplus([(Child("Service", Key("lab", "x")), going)], []) == []

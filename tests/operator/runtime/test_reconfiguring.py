@@ -1,0 +1,107 @@
+"""What is done next for a new configuration, and when it is done."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slinky.operator.reconfiguring import FILES_SECONDS, Progress, Step, behind, next_step, started
+from slinky.slurm import Node
+
+
+def node(name: str, start: int, *states: str) -> Node:
+    return msgspec.convert({"name": name, "state": list(states) or ["IDLE"], "slurmd_start_time": {"set": True, "number": start}}, Node)
+
+
+def test_only_slurmds_that_answer_are_waited_for() -> None:
+    nodes = {
+        each.name: each
+        for each in (
+            node("a", 5),
+            node("b", 5, "DOWN"),
+            node("c", 5, "IDLE", "NOT_RESPONDING"),
+            node("d", 5, "IDLE", "EXTERNAL"),
+            node("e", 0),
+        )
+    }
+    assert started(nodes) == {"a": 5}
+
+
+def test_a_slurmd_that_began_anew_or_left_is_not_behind() -> None:
+    nodes = {each.name: each for each in (node("a", 5), node("b", 9), node("new", 3))}
+    assert behind({"a": 5, "b": 5, "gone": 5}, nodes) == {"a"}
+
+
+def test_the_kubelet_is_told_before_slurm_is() -> None:
+    progress = Progress("new", confirmed="old", running="old")
+    assert next_step(progress, "pod", 100.0)[0] is Step.TOUCH
+    progress.touched, progress.touched_at = "pod new", 100.0
+    assert next_step(progress, "pod", 100.5) == (Step.WAIT, FILES_SECONDS - 0.5)
+    assert next_step(progress, "pod", 102.0)[0] is Step.ASK
+
+
+def test_a_new_pod_is_told_too() -> None:
+    progress = Progress("new", running="old", touched="pod new", touched_at=1.0)
+    assert next_step(progress, "another", 100.0)[0] is Step.TOUCH
+
+
+def test_what_was_confirmed_and_runs_is_left_alone() -> None:
+    assert next_step(Progress("same", confirmed="same", running="same"), "pod", 0.0)[0] is Step.DONE
+
+
+def test_what_was_confirmed_and_does_not_run_any_more_is_asked_for() -> None:
+    assert next_step(Progress("same", confirmed="same", running="other"), "pod", 0.0)[0] is not Step.DONE
+
+
+def test_a_slurm_that_cannot_say_what_it_runs_is_asked_twice() -> None:
+    progress = Progress("new", tells=False, touched="pod new", touched_at=1.0, asked=1, asked_at=100.0)
+    assert next_step(progress, "pod", 101.0)[0] is Step.WAIT
+    progress.asked = 2
+    assert next_step(progress, "pod", 101.0)[0] is Step.DONE
+
+
+@dataclass
+class Played:
+    """A cluster whose kubelet takes its time, and whose slurmds may miss a call."""
+
+    brings_after: float
+    deaf: int  # calls that the slurmds do not hear
+    clock: float = 0.0
+    files_at: float = float("inf")
+    running: str = "old"
+    asked: int = 0
+    nodes: dict[str, Node] = field(default_factory=lambda: {"a": node("a", 1), "b": node("b", 1)})
+
+    def touch(self) -> None:
+        self.files_at = min(self.files_at, self.clock + self.brings_after)
+
+    def ask(self) -> None:
+        self.asked += 1
+        if self.clock >= self.files_at:
+            self.running = "new"
+        start = int(self.clock) + 2
+        self.nodes = {"a": node("a", start), "b": self.nodes["b"] if self.asked <= self.deaf else node("b", start)}
+
+
+@given(st.floats(0, 90), st.integers(0, 3))
+def test_in_the_end_all_run_it_and_nothing_is_called_done_before(brings_after: float, deaf: int) -> None:
+    played, progress = Played(brings_after, deaf), Progress("new", confirmed="old")
+    for _ in range(2000):
+        progress.running = played.running
+        if progress.asked:
+            progress.late = behind(progress.before, played.nodes)
+        step, wait = next_step(progress, "pod", played.clock)
+        match step:
+            case Step.DONE:
+                assert played.running == "new" and all(each.slurmd_start_time != 1 for each in played.nodes.values())
+                return
+            case Step.TOUCH:
+                played.touch()
+                progress.touched, progress.touched_at = "pod new", played.clock
+            case Step.ASK:
+                progress.before, progress.asked, progress.asked_at = started(played.nodes), progress.asked + 1, played.clock
+                progress.late = frozenset(progress.before)
+                played.ask()
+        played.clock += max(wait, 0.1)
+    raise AssertionError(f"never done: {progress}")

@@ -1,0 +1,260 @@
+"""NodeSets on kwok nodes: the operator as a process, a Controller whose head is the sandbox's own Slurm, and players of slurmd.
+
+A player registers a Slurm node through REST for each worker pod that is ready, as a slurmd would; jobs on them are external ones, which run until somebody ends them.
+"""
+
+import asyncio
+import base64
+import contextlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slinky.kube import NODES, PODS, AlreadyExistsError, Client, Node, NotFoundError, Pod, Resource, from_kubeconfig
+from slinky.operator.kinds import GROUP, VERSION
+from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.processes import Processes
+from slinky.slurm import AlreadyDoneError, JobDescription, NodeDescription, SlurmClient, SlurmError
+from slinky.slurm import Node as SlurmNode
+from slinky.slurm import NotFoundError as NoSuchNodeError
+
+__all__ = ["Site", "a_site"]
+
+NODESETS = Resource(GROUP, VERSION, "nodesets", dict)
+CORDON = "nodeset.slinky.slurm.net/pod-cordon"
+PATIENCE = 90.0
+
+
+class Site:
+    """One namespace with one cluster."""
+
+    def __init__(
+        self, sandbox: Sandbox, kube: Client, slurm: SlurmClient, namespace: str, operator: Processes, words: tuple[str, ...]
+    ) -> None:
+        self.sandbox, self.kube, self.slurm, self.namespace, self.operator, self._words = sandbox, kube, slurm, namespace, operator, words
+
+    async def start_operator(self) -> None:
+        await self.operator.start_part("run", *self._words)
+
+    # Kubernetes
+
+    async def create(self, kind: str, name: str, **spec: Any) -> None:
+        plural = kind.lower() + "s"
+        body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": kind, "metadata": {"name": name, "namespace": self.namespace}, "spec": spec}
+        await self.kube.create(Resource(GROUP, VERSION, plural, dict), body, self.namespace)
+
+    async def nodeset(self, name: str, **spec: Any) -> None:
+        image = {"image": "sandbox/slurmd:1"}
+        await self.create("NodeSet", name, controllerRef={"name": "c"}, slurmd=image, **spec)
+
+    async def change(self, name: str, **spec: Any) -> None:
+        await self.kube.patch(NODESETS, name, {"spec": spec}, self.namespace)
+
+    async def condition(self, name: str, kind: str) -> tuple[str, str]:
+        """Status and message."""
+        found = await self.kube.get(NODESETS, name, self.namespace)
+        for one in found.get("status", {}).get("conditions", []):
+            if one["type"] == kind:
+                return one["status"], f"{one['reason']} {one['message']}"
+        return "", ""
+
+    async def pods(self, name: str) -> dict[str, Pod]:
+        listed = await self.kube.list(PODS, self.namespace, labels=f"app.kubernetes.io/instance={name},app.kubernetes.io/name=slurmd")
+        return {pod.metadata.name: pod for pod in listed.items if pod.metadata.deletion_timestamp is None}
+
+    async def pod(self, name: str) -> Pod:
+        return await self.kube.get(PODS, name, self.namespace)
+
+    async def cordon(self, node: str, cordoned: bool) -> None:
+        await self.kube.patch(NODES, node, {"spec": {"unschedulable": cordoned or None}})
+
+    async def a_kubernetes_node(self, name: str, **labels: str) -> None:
+        """kwok keeps it alive."""
+        sizes = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+        meta = {"name": name, "labels": {"type": "kwok", "kubernetes.io/hostname": name, **labels}}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"capacity": sizes, "allocatable": sizes}}
+        with contextlib.suppress(AlreadyExistsError):
+            await self.kube.create(NODES, body)
+
+        async def ready() -> bool:
+            node: Node = await self.kube.get(NODES, name)
+            found = node.condition("Ready")
+            return found is not None and found.status == "True"
+
+        await self.until(f"node {name} was ready", ready)
+
+    # Slurm
+
+    async def node(self, name: str) -> SlurmNode | None:
+        try:
+            return await self.slurm.nodes.get(name)
+        except NoSuchNodeError:
+            return None
+
+    async def states(self, name: str) -> set[str]:
+        node = await self.node(name)
+        return set() if node is None else set(node.states)
+
+    async def job_on(self, name: str) -> int:
+        """An external job that runs there until it is ended."""
+        job = JobDescription(
+            name="held", tasks=1, partition="all", required_nodes=[name], current_working_directory="/tmp", environment=["A=b"]
+        )
+        submitted = await self.slurm.jobs.submit_external(job)
+
+        async def runs() -> bool:
+            return (await self.slurm.jobs.get(submitted.job_id)).is_running
+
+        await self.until(f"job {submitted.job_id} ran on {name}", runs)
+        return submitted.job_id
+
+    async def is_running(self, job_id: int) -> bool:
+        return (await self.slurm.jobs.get(job_id)).is_running
+
+    async def play_slurmd(self) -> None:
+        """For ever: each worker that is ready has its node in Slurm."""
+        known: set[str] = set()
+        while True:
+            listed = await self.kube.list(PODS, self.namespace, labels="app.kubernetes.io/name=slurmd")
+            for pod in listed.items:
+                ready = pod.condition("Ready")
+                if ready is None or ready.status != "True" or pod.metadata.uid in known or pod.metadata.deletion_timestamp:
+                    continue
+                known.add(pod.metadata.uid)
+                with contextlib.suppress(AlreadyDoneError):
+                    await self.slurm.nodes.create(_node_of(pod))
+            await asyncio.sleep(0.2)
+
+    async def until(self, what: str, probe: Callable[[], Awaitable[object]], seconds: float = PATIENCE) -> None:
+        async def is_so() -> bool:
+            try:
+                return bool(await probe())
+            except (NotFoundError, SlurmError, KeyError):
+                return False
+
+        try:
+            await self.sandbox.until("slurmctld", what, is_so, seconds)
+        except Exception as error:
+            raise AssertionError(f"{what}: not so.\n{await self._situation()}") from error
+
+    async def until_pods(self, nodeset: str, *names: str) -> None:
+        async def as_wanted() -> bool:
+            return set(await self.pods(nodeset)) == set(names)
+
+        await self.until(f"NodeSet {nodeset} had pods {names}", as_wanted)
+
+    async def until_ready(self, nodeset: str) -> None:
+        async def ready() -> bool:
+            found = await self.kube.get(NODESETS, nodeset, self.namespace)
+            is_seen = found.get("status", {}).get("observedGeneration") == found["metadata"]["generation"]
+            return (
+                is_seen
+                and (await self.condition(nodeset, "Ready"))[0] == "True"
+                and (await self.condition(nodeset, "Progressing"))[0] == "False"
+            )
+
+        await self.until(f"NodeSet {nodeset} was ready", ready)
+
+    async def until_states(self, name: str, *wanted: str, without: tuple[str, ...] = ()) -> None:
+        async def so() -> bool:
+            states = await self.states(name)
+            return bool(states) and set(wanted) <= states and states.isdisjoint(without)
+
+        await self.until(f"Slurm node {name} was {wanted} and not {without}", so)
+
+    async def _situation(self) -> str:
+        listed = await self.kube.list(NODESETS, self.namespace)
+        pods = await self.kube.list(PODS, self.namespace)
+        nodes = [f"{node.name} {node.states} {node.reason!r}" for node in await self.slurm.nodes.all() if not node.name.startswith("kwok")]
+        told = [f"{each['metadata']['name']} {each.get('spec', {}).get('replicas')} {each.get('status')}" for each in listed.items]
+        there = [
+            f"{pod.metadata.name} {pod.status.phase} {dict(pod.metadata.annotations)} {pod.metadata.deletion_timestamp}"
+            for pod in pods.items
+        ]
+        return "\n".join([*told, *there, *nodes, self.operator.log("run")[-6000:]])
+
+
+def _node_of(pod: Pod) -> NodeDescription:
+    instance = pod.metadata.labels["app.kubernetes.io/instance"]
+    name = pod.spec.hostname or pod.metadata.name
+    return NodeDescription(
+        name=name,
+        address="127.0.0.1",
+        cpus=4,
+        boards=1,
+        sockets_per_board=1,
+        cores_per_socket=4,
+        threads_per_core=1,
+        real_memory=4096,
+        features=[instance],
+    )
+
+
+@contextlib.asynccontextmanager
+async def a_site(sandbox: Sandbox, namespace: str, folder: Path, *, slurm_url: str = "", **settings: Any) -> AsyncIterator[Site]:
+    """The operator runs, for this namespace only, and the cluster's objects are there."""
+    operator = Processes("operator", folder)
+    config = folder / "config.yaml"
+    slurm = {
+        "address": slurm_url or sandbox.slurm_server,
+        "fastestPoll": 0.2,
+        "slowestPoll": 1.0,
+        "currentSeconds": 3.0,
+        "requestSeconds": 2.0,
+    }
+    leader = {"elect": False}
+    written = {"namespaces": [namespace], "namespace": namespace, "slurm": slurm, "leader": leader, **settings}
+    config.write_text(yaml.safe_dump(written))
+    words = ("--config", str(config), "--kubeconfig", str(sandbox.kubeconfig))
+    crds = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-m", "slinky", "operator", "crds"], capture_output=True, check=True, timeout=60
+    )
+    async with Client(from_kubeconfig(sandbox.kubeconfig)) as kube, sandbox.slurm_client() as client, sandbox.kube() as plain:
+        documents = list(yaml.safe_load_all(crds.stdout))
+        await plain.apply_all(documents)
+        site = Site(sandbox, kube, client, namespace, operator, words)
+        for each in ("controllers", "restapis", "nodesets"):
+            await sandbox.until("kube-apiserver", f"{each} were served", lambda each=each: plain.get(f"/apis/{GROUP}/{VERSION}/{each}"))  # type: ignore[misc]
+        await _cluster(site)
+        await site.start_operator()
+        player = asyncio.create_task(site.play_slurmd())
+        try:
+            yield site
+        finally:
+            player.cancel()
+            await asyncio.gather(player, return_exceptions=True)
+            await operator.stop_all()
+            await _tidy(site)
+
+
+async def _cluster(site: Site) -> None:
+    home = site.sandbox.head / "etc/slurm"
+    keys = {"slurm.key": (home / "slurm.key").read_bytes(), "jwt.key": (home / "jwt_hs256.key").read_bytes()}
+    data = {name: base64.b64encode(key).decode() for name, key in keys.items()}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "data": data}
+    await site.kube.raw("POST", f"/api/v1/namespaces/{site.namespace}/secrets", body=secret)
+    await site.create(
+        "Controller",
+        "c",
+        external=True,
+        externalConfig={"host": site.sandbox.record.addresses.head, "port": 6817},
+        slurmKeyRef={"name": "keys", "key": "slurm.key"},
+        jwtKeyRef={"name": "keys", "key": "jwt.key"},
+    )
+    await site.create("RestApi", "c", controllerRef={"name": "c"}, replicas=0)
+
+
+async def _tidy(site: Site) -> None:
+    """Nothing stays on the sandbox that others use too."""
+    listed = await site.kube.list(NODESETS, site.namespace)
+    instances = {each["metadata"]["name"] for each in listed.items}
+    for each in listed.items:
+        await site.kube.patch(NODESETS, each["metadata"]["name"], {"metadata": {"finalizers": None}}, site.namespace)
+    for node in await site.slurm.nodes.all():
+        if site.namespace in node.comment or instances & set(node.features):
+            with contextlib.suppress(SlurmError):
+                await site.slurm.nodes.delete(node.name)

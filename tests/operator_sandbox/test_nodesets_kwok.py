@@ -1,0 +1,209 @@
+"""NodeSets on real servers: the operator as a process, kube-apiserver and kwok, slurmctld and slurmrestd; slurmd's part is played by nodes registered through REST, jobs are external ones."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from slinky.kube import NODES, NotFoundError, TooManyRequestsError
+from slinky.sandbox.handle import Sandbox
+from tests.faults.proxy import FaultProxy
+from tests.operator_sandbox.kwok_site import CORDON, NODESETS, Site, a_site
+
+pytestmark = pytest.mark.sandbox
+
+OURS = "slurm-operator: "
+
+
+async def scaled_to_zero_and_back_with_a_job(site: Site) -> None:
+    await site.nodeset("sc", replicas=3)
+    await site.until_pods("sc", "sc-0", "sc-1", "sc-2")
+    for number in range(3):
+        await site.until_states(f"sc-{number}", "IDLE")
+    job = await site.job_on("sc-1")
+    await site.change("sc", replicas=0)
+    await site.until_pods("sc", "sc-1")
+    await site.until_states("sc-1", "DRAIN")
+    assert await site.is_running(job)
+    _, message = await site.condition("sc", "Progressing")
+    assert f"job {job} " in message or "SlurmNotAnswering" not in message
+    await site.slurm.jobs.cancel(job)
+    await site.until_pods("sc")
+    await site.change("sc", replicas=2)
+    await site.until_pods("sc", "sc-0", "sc-1")
+    await site.until_states("sc-0", "IDLE", without=("DRAIN",))
+    await site.until_states("sc-1", "IDLE", without=("DRAIN",))
+    await site.until_ready("sc")
+
+
+async def updated_under_a_job_and_then_deleted(site: Site) -> None:
+    await site.nodeset("up", replicas=2, updateStrategy={"rollingUpdate": {"maxUnavailable": 1}})
+    await site.until_pods("up", "up-0", "up-1")
+    await site.until_states("up-0", "IDLE")
+    await site.until_states("up-1", "IDLE")
+    job = await site.job_on("up-1")
+    before = await site.pods("up")
+    await site.change("up", template={"metadata": {"labels": {"release": "2"}}})
+
+    async def renewed(name: str) -> bool:
+        pod = (await site.pods("up")).get(name)
+        return pod is not None and pod.metadata.uid != before[name].metadata.uid and pod.metadata.labels.get("release") == "2"
+
+    await site.until("up-0 was renewed", lambda: renewed("up-0"))
+    await site.until_states("up-1", "DRAIN")
+    assert await site.is_running(job)
+    assert (await site.pods("up"))["up-1"].metadata.uid == before["up-1"].metadata.uid
+    await site.slurm.jobs.cancel(job)
+    await site.until("up-1 was renewed", lambda: renewed("up-1"))
+    await site.until_states("up-1", "IDLE", without=("DRAIN",))
+    await deleted_with_a_job(site)
+
+
+async def deleted_with_a_job(site: Site) -> None:
+    job = await site.job_on("up-0")
+    await site.kube.delete(NODESETS, "up", site.namespace)
+    await site.until_pods("up", "up-0")
+    await site.until_states("up-0", "DRAIN")
+    assert await site.is_running(job)
+    await site.kube.get(NODESETS, "up", site.namespace)  # its finalizer holds it, and its partition with it
+    await site.slurm.jobs.cancel(job)
+
+    async def gone() -> bool:
+        try:
+            await site.kube.get(NODESETS, "up", site.namespace)
+        except NotFoundError:
+            return await site.node("up-0") is None and await site.node("up-1") is None
+        return False
+
+    await site.until("NodeSet up and its Slurm nodes were gone", gone)
+
+
+async def cordoned_both_ways(site: Site) -> None:
+    await site.nodeset("co", replicas=2)
+    await site.until_pods("co", "co-0", "co-1")
+    await site.until_states("co-0", "IDLE")
+    await site.until_states("co-1", "IDLE")
+    await site.slurm.nodes.drain(["co-0"], "bad disk")
+
+    async def shown() -> bool:
+        condition = (await site.pod("co-0")).condition("SlurmNodeStateDrain")
+        return condition is not None and condition.message == "bad disk"
+
+    await site.until("the admin's drain stood on the pod", shown)
+    assert CORDON not in (await site.pod("co-0")).metadata.annotations
+    job = await site.job_on("co-1")
+    host = (await site.pod("co-1")).spec.node_name
+    await site.cordon(host, True)
+    await site.until_states("co-1", "DRAIN")
+    node = await site.node("co-1")
+    assert node is not None
+    assert node.reason == f"{OURS}Node ({host}) is cordoned"
+    await held_by_the_budget(site, "co-1")
+    assert await site.is_running(job)
+    await site.cordon(host, False)
+    await site.until_states("co-1", without=("DRAIN",))
+    assert "DRAIN" in await site.states("co-0")
+    await site.kube.patch(NODESETS, "co", {"spec": {"replicas": 2}}, site.namespace)
+    await site.slurm.jobs.cancel(job)
+    await site.cordon(host, True)
+    await evicted_once_it_is_free(site, "co-1")
+    await site.cordon(host, False)
+
+
+async def held_by_the_budget(site: Site, name: str) -> None:
+    with pytest.raises(TooManyRequestsError):
+        await site.kube.evict(name, site.namespace)
+
+
+async def evicted_once_it_is_free(site: Site, name: str) -> None:
+    uid = (await site.pod(name)).metadata.uid
+
+    async def evicted() -> bool:
+        try:
+            await site.kube.evict(name, site.namespace)
+        except TooManyRequestsError:
+            return False
+        return True
+
+    await site.until(f"{name} could be evicted", evicted)
+
+    async def anew() -> bool:
+        return (await site.pod(name)).metadata.uid != uid
+
+    await site.until(f"{name} was made anew", anew)
+
+
+async def following_nodes(site: Site) -> None:
+    for name in ("fa", "fb"):
+        await site.a_kubernetes_node(name, pool="follow")
+    await site.nodeset("fo", scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"pool": "follow"}}})
+    await site.until_states("fa", "IDLE")
+    await site.until_states("fb", "IDLE")
+    await site.a_kubernetes_node("fc", pool="follow")
+    await site.until_states("fc", "IDLE")
+    job = await site.job_on("fa")
+    await site.kube.patch(NODES, "fa", {"metadata": {"labels": {"pool": "other"}}})
+    await site.until_states("fa", "DRAIN")
+    await site.kube.patch(NODES, "fb", {"metadata": {"labels": {"pool": "other"}}})
+
+    async def on() -> set[str]:
+        return {pod.spec.node_name for pod in (await site.pods("fo")).values()}
+
+    async def only_a_and_c() -> bool:
+        return await on() == {"fa", "fc"}
+
+    await site.until("fb's worker was gone, and fa's not", only_a_and_c)
+    assert await site.is_running(job)
+    await site.slurm.jobs.cancel(job)
+
+    async def only_c() -> bool:
+        return await on() == {"fc"}
+
+    await site.until("fa's worker was gone too", only_c)
+    for name in ("fa", "fb", "fc"):
+        await site.kube.delete(NODES, name)
+
+
+async def test_workers_come_go_and_follow_and_no_job_is_lost(sandbox: Sandbox, namespace: str, tmp_path: Path) -> None:
+    async with a_site(sandbox, namespace, tmp_path) as site:
+        await asyncio.gather(
+            scaled_to_zero_and_back_with_a_job(site),
+            updated_under_a_job_and_then_deleted(site),
+            cordoned_both_ways(site),
+            following_nodes(site),
+        )
+
+
+async def test_while_slurm_is_silent_and_after_a_restart_nothing_goes_and_afterwards_all_does(
+    sandbox: Sandbox, namespace: str, tmp_path: Path
+) -> None:
+    async with FaultProxy(sandbox.slurm_server) as proxy, a_site(sandbox, namespace, tmp_path, slurm_url=proxy.url) as site:
+        await site.nodeset("si", replicas=2)
+        await site.until_pods("si", "si-0", "si-1")
+        await site.until_states("si-0", "IDLE")
+        await site.until_states("si-1", "IDLE")
+        await site.until_ready("si")
+        job = await site.job_on("si-0")
+        async with proxy.refusing():
+            await said_silent(site, "si")
+            await site.change("si", replicas=0, template={"metadata": {"labels": {"release": "2"}}})
+            await said_silent(site, "si")
+            await site.operator.stop("run")
+            await site.start_operator()
+            await said_silent(site, "si")
+            assert set(await site.pods("si")) == {"si-0", "si-1"}
+        await site.until_pods("si", "si-0")
+        assert await site.is_running(job)
+        await site.slurm.jobs.cancel(job)
+        await site.until_pods("si")
+
+
+async def said_silent(site: Site, name: str) -> None:
+    """It has had a turn since it was last changed, and knows that Slurm is silent."""
+
+    async def silent() -> bool:
+        found = await site.kube.get(NODESETS, name, site.namespace)
+        seen = found["status"]["observedGeneration"] == found["metadata"]["generation"]
+        return seen and "SlurmNotAnswering" in (await site.condition(name, "Progressing"))[1]
+
+    await site.until(f"NodeSet {name} said that Slurm does not answer", silent)

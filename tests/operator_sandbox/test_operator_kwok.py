@@ -1,0 +1,233 @@
+"""The operator's process on kwok nodes: objects appear, are mended and pruned, what is wrong is said, and nothing is lost when it is killed."""
+
+import asyncio
+import base64
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from slinky.kube import Client, from_kubeconfig
+from slinky.sandbox.handle import Sandbox
+from slinky.slurm import FixedToken, SlurmClient
+from slinky.slurm.credentials import mint
+from tests.operator_sandbox.lab import Background, Lab, background_operator, open_lab
+
+pytestmark = pytest.mark.sandbox
+
+IMAGE = {"image": "none"}
+CHILDREN = (
+    ("StatefulSet", "c-controller"),
+    ("Service", "c-controller"),
+    ("Service", "c-controller-internal"),
+    ("Service", "slurm-workers-c"),
+    ("PodDisruptionBudget", "slurm-workers-pdb-c"),
+    ("ConfigMap", "c-config"),
+    ("Secret", "c-auth-slurm"),
+    ("Secret", "c-auth-jwt"),
+)
+
+
+@pytest.fixture(scope="module")
+def operator(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Background]:
+    """Every cluster's slurmrestd is the sandbox's: who has its key can speak to it, and others cannot."""
+    settings = {
+        "slurm": {"address": sandbox.slurm_server},
+        "allowedTokenUsers": {"*": ["alice", "bob"]},
+    }
+    with background_operator(sandbox, tmp_path_factory.mktemp("operator"), **settings) as found:
+        yield found
+
+
+def jwt_key(sandbox: Sandbox) -> bytes:
+    return (sandbox.head / "etc/slurm/jwt_hs256.key").read_bytes()
+
+
+def written(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+async def test_a_cluster_appears_is_mended_and_goes(sandbox: Sandbox, operator: Background) -> None:
+    async with open_lab(sandbox) as lab:
+        await lab.create("ConfigMap", "files", data={"gres.conf": "Name=disk Count=1\n"})
+        await lab.create("Controller", "c", {"slurmctld": IMAGE, "configFileRefs": [{"name": "files"}]})
+        await lab.create("RestApi", "r", {"controllerRef": {"name": "c"}, "slurmrestd": IMAGE})
+        await lab.create("LoginSet", "l", {"controllerRef": {"name": "c"}, "login": IMAGE, "replicas": 2})
+        await lab.until_there(
+            *CHILDREN, ("Deployment", "r-restapi"), ("Service", "r-restapi"), ("Deployment", "l"), ("Secret", "l-ssh-host-keys")
+        )
+        keys = {name: await lab.secret(name) for name in ("c-auth-slurm", "c-auth-jwt", "l-ssh-host-keys")}
+        assert [len(content) for name in ("c-auth-slurm", "c-auth-jwt") for content in keys[name].values()] == [1024, 1024]
+        assert len(keys["l-ssh-host-keys"]) == 6
+        await lab.until_said("RestApi", "r", "True")
+        await lab.until_said("LoginSet", "l", "True")
+        assert (await lab.get("LoginSet", "l"))["status"]["readyReplicas"] == 2
+        await lab.until_said("Controller", "c", "False", "SlurmNotAnswering")
+        assert (await lab.get("Controller", "c"))["status"]["observedGeneration"] == 1
+
+        await asyncio.gather(mends(lab), follows(lab))
+        await lab.until_there(*CHILDREN)
+        assert {name: await lab.secret(name) for name in keys} == keys
+        await lab.delete("Controller", "c")
+        await lab.until_gone(*CHILDREN)
+        await lab.until_said("RestApi", "r", "True", "ControllerNotFound")
+        await lab.until_said("RestApi", "r", "True", type_="Degraded")
+    assert operator
+
+
+async def mends(lab: Lab) -> None:
+    """What is not as it should be is made so again."""
+    await lab.patch("StatefulSet", "c-controller", {"spec": {"replicas": 3}})
+    await lab.patch("Service", "c-controller", {"spec": {"selector": {"app.kubernetes.io/name": "other"}}})
+    await lab.patch("ConfigMap", "c-config", {"data": {"slurm.conf": "ClusterName=other\n"}})
+    await lab.delete("Service", "slurm-workers-c")
+    await lab.delete("Deployment", "r-restapi")
+
+    async def mended() -> bool:
+        replicas = (await lab.get("StatefulSet", "c-controller"))["spec"]["replicas"]
+        selector = (await lab.get("Service", "c-controller"))["spec"]["selector"]["app.kubernetes.io/name"]
+        conf = (await lab.get("ConfigMap", "c-config"))["data"]["slurm.conf"]
+        return bool(replicas == 1 and selector == "slurmctld" and "SlurmctldHost=c-controller-0" in conf)
+
+    await lab.until("what was changed by hand was as before", mended)
+    await lab.until_there(("Service", "slurm-workers-c"), ("Deployment", "r-restapi"))
+
+
+async def follows(lab: Lab) -> None:
+    """A file that is named, and a NodeSet that comes, are in the configuration; what is no longer made goes."""
+    await lab.patch("ConfigMap", "files", {"data": {"gres.conf": "Name=disk Count=7\n"}})
+    await lab.create(
+        "NodeSet",
+        "w",
+        {"controllerRef": {"name": "c"}, "slurmd": IMAGE, "replicas": 0, "partition": {"enabled": True}, "ssh": {"enabled": True}},
+    )
+
+    async def configured() -> bool:
+        data = (await lab.get("ConfigMap", "c-config")).get("data", {})
+        return data.get("gres.conf") == "Name=disk Count=7\n" and "PartitionName=w Nodes=w" in data.get("slurm.conf", "")
+
+    await lab.until("the configuration followed", configured)
+    await lab.until_there(("ConfigMap", "w-ssh-config"))
+    await lab.patch("NodeSet", "w", {"spec": {"ssh": {"enabled": False}}})
+    await lab.until_gone(("ConfigMap", "w-ssh-config"))
+
+
+async def test_what_is_wrong_is_said_and_holds_up_nothing_else(sandbox: Sandbox, operator: Background) -> None:
+    async with open_lab(sandbox) as lab:
+        await lab.create("Controller", "typo", {"slurmctld": IMAGE, "extraconf": "x"})
+        await lab.create("Controller", "refused", {"slurmctld": IMAGE, "template": {"spec": {"nodeSelector": {"a b": "c"}}}})
+        await lab.create("Controller", "nofile", {"slurmctld": IMAGE, "configFileRefs": [{"name": "missing"}]})
+        await lab.create("Controller", "c", {"slurmctld": IMAGE})
+        await lab.until_said("Controller", "c", "True")
+        assert "extraconf" in await lab.until_said("Controller", "typo", "True", "UnknownField", type_="Degraded")
+        assert "extraConf" in (await lab.events("typo"))["UnknownField"]
+        assert "nodeSelector" in await lab.until_said("Controller", "refused", "True", "Refused", type_="Degraded")
+        assert "missing" in await lab.until_said("Controller", "nofile", "True", "ConfigMapNotFound", type_="Degraded")
+        assert not await lab.get("StatefulSet", "typo-controller")
+
+        await lab.patch("Controller", "typo", {"spec": {"extraconf": None}})
+        await lab.patch("Controller", "refused", {"spec": {"template": None}})
+        await lab.create("ConfigMap", "missing", data={"gres.conf": ""})
+        await asyncio.gather(*(lab.until_said("Controller", name, "True") for name in ("typo", "refused", "nofile")))
+        assert (await lab.condition("Controller", "refused", "Degraded"))[0] == "False"
+    assert operator
+
+
+async def test_a_nodeset_that_cannot_be_read_keeps_its_partition(sandbox: Sandbox, operator: Background) -> None:
+    async with open_lab(sandbox) as lab:
+        await lab.create("NodeSet", "w", {"controllerRef": {"name": "c"}, "slurmd": IMAGE, "replicas": 0, "partition": {"enabled": True}})
+        await lab.create("Controller", "c", {"slurmctld": IMAGE})
+
+        async def has_partition() -> bool:
+            return "PartitionName=w" in (await lab.get("ConfigMap", "c-config")).get("data", {}).get("slurm.conf", "")
+
+        await lab.until("the partition was there", has_partition)
+        await lab.patch("NodeSet", "w", {"spec": {"partitions": []}})
+        await lab.until_said("NodeSet", "w", "True", type_="Degraded")
+        await operator.do(operator.operator.stop("run", signal.SIGKILL))
+        await operator.do(operator.operator.start("run"))
+        assert "NodeSet w" in await lab.until_said("Controller", "c", "True", "NodeSetUnreadable", type_="Degraded")
+        assert await has_partition()
+        await lab.patch("NodeSet", "w", {"spec": {"partitions": None}})
+        await lab.until_said("Controller", "c", "False", type_="Degraded")
+        assert await has_partition()
+
+
+async def test_a_cluster_elsewhere_is_spoken_to_with_tokens_of_ours(sandbox: Sandbox, operator: Background) -> None:
+    async with open_lab(sandbox) as lab:
+        await lab.create("Secret", "keys", data={"jwt.key": written(jwt_key(sandbox)), "slurm.key": written(b"x" * 1024)})
+        reference = {"slurmKeyRef": {"name": "keys", "key": "slurm.key"}, "jwtKeyRef": {"name": "keys", "key": "jwt.key"}}
+        await lab.create("Controller", "c", {"external": True, "externalConfig": {"host": "head", "port": 6817}, **reference})
+        await lab.create("RestApi", "r", {"controllerRef": {"name": "c"}, "slurmrestd": IMAGE})
+        await lab.until_said("Controller", "c", "True", "Answers")
+        assert not await lab.get("StatefulSet", "c-controller")
+        await lab.patch("Secret", "keys", {"data": {"jwt.key": written(b"y" * 32)}})
+        await lab.until_said("Controller", "c", "False", "SlurmNotAnswering")
+    assert operator
+
+
+async def test_tokens_are_good_fresh_and_only_for_whom_they_may_be(sandbox: Sandbox, operator: Background) -> None:
+    async with open_lab(sandbox) as lab:
+        key = jwt_key(sandbox)
+        await lab.create("Secret", "key", data={"jwt.key": written(key)})
+        reference = {"jwtKeyRef": {"name": "key", "key": "jwt.key"}}
+        await lab.create("Token", "t", {"username": "alice", "lifetime": "10m", **reference})
+        await lab.create("Token", "root", {"username": "root", **reference})
+        await lab.create("Token", "carol", {"username": "carol", **reference})
+        await lab.until_said("Token", "t", "True")
+        token = (await lab.secret("t-jwt-alice"))["SLURM_JWT"].decode()
+        async with SlurmClient(sandbox.slurm_server, FixedToken(token, "alice")) as slurm:
+            await slurm.jobs.states()
+        status = (await lab.get("Token", "t"))["status"]
+        assert status["issuedAt"] < status["expiresAt"]
+        for name in ("root", "carol"):
+            assert name in await lab.until_said("Token", name, "True", "UserNotAllowed", type_="Degraded")
+            assert not await lab.get("Secret", f"{name}-jwt-{name}")
+        assert "UserNotAllowed" in await lab.events("root")
+
+        async def until_other(than: str, why: str) -> str:
+            async def other() -> bool:
+                return (await lab.secret("t-jwt-alice")).get("SLURM_JWT", b"").decode() not in ("", than)
+
+            await lab.until(why, other)
+            return (await lab.secret("t-jwt-alice"))["SLURM_JWT"].decode()
+
+        old = mint(key, "alice", 600, time.time() - 500)  # past four fifths of its life
+        await lab.patch("Secret", "t-jwt-alice", {"data": {"SLURM_JWT": written(old.encode())}})
+        fresh = await until_other(old, "a token that was soon over was renewed")
+        await lab.patch("Secret", "key", {"data": {"jwt.key": written(b"z" * 32)}})
+        signed = await until_other(fresh, "a new key made a new token")
+        await lab.delete("Secret", "t-jwt-alice")
+        await until_other("", "a token that was deleted came back")
+        await lab.patch("Token", "t", {"spec": {"username": "bob"}})
+        await lab.until_there(("Secret", "t-jwt-bob"))
+        await lab.until_gone(("Secret", "t-jwt-alice"))
+        await lab.delete("Token", "t")
+        await lab.until_gone(("Secret", "t-jwt-bob"))
+        assert signed
+    assert operator
+
+
+async def test_ten_clusters_in_ten_namespaces_survive_the_operators_death(sandbox: Sandbox, operator: Background) -> None:
+    async with Client(from_kubeconfig(sandbox.kubeconfig)), asyncio.TaskGroup() as group:
+        ready = asyncio.Semaphore(0)
+        killed = asyncio.Event()
+
+        async def cluster() -> None:
+            async with open_lab(sandbox) as lab:
+                await lab.create("Controller", "c", {"slurmctld": IMAGE})
+                ready.release()
+                await killed.wait()
+                await lab.until_said("Controller", "c", "True")
+                await lab.until_there(*CHILDREN)
+                assert (await lab.get("StatefulSet", "c-controller"))["metadata"]["generation"] == 1
+
+        for _ in range(10):
+            group.create_task(cluster())
+        for count in (2, 4, 4):  # while some were made, and others were not
+            for _ in range(count):
+                await ready.acquire()
+            await operator.do(operator.operator.stop("run", signal.SIGKILL))
+            await operator.do(operator.operator.start("run"))
+        killed.set()
