@@ -12,6 +12,7 @@ import pytest
 from slinky.kube import Client, KubeError, from_kubeconfig
 from slinky.operator import names
 from slinky.operator.conf import all_files, slurm_conf
+from slinky.operator.conf.parameters import SLURM_PARAMETERS, SLURMDBD_PARAMETERS
 from slinky.operator.conf.text import joined, parse
 from slinky.operator.objects import worker_parts
 from slinky.operator.objects.view import ClusterView
@@ -240,6 +241,19 @@ done
         assert f"ran at {address}" in verdict.told, verdict
     assert re.findall(r"ActiveFeatures=(\S+)", verdict.told) == ["w", "w", "w,other"]
     assert "returned to service" in verdict.logs["slurmctld"]
+
+
+def test_slurm_itself_knows_every_parameter_that_is_said_to_be_one(tmp_path: Path) -> None:
+    files = {"slurm.conf": "".join(f"{word}=1\n" for word in (*SLURM_PARAMETERS.values(), "NotOne"))}
+    files["slurmdbd.conf"] = "".join(f"{word}=1\n" for word in (*SLURMDBD_PARAMETERS.values(), "NotOne"))
+    script = """
+timeout 20 scontrol show config > /tmp/out/slurm 2>&1 || true
+chown slurm /etc/slurm/slurmdbd.conf && chmod 600 /etc/slurm/slurmdbd.conf
+as slurm timeout 20 slurmdbd -D > /tmp/out/slurmdbd 2>&1 || true
+"""
+    logs = Run(tmp_path / "host", files, script, host="judge", start="").verdict().logs
+    for daemon in ("slurm", "slurmdbd"):
+        assert re.findall(r"unrecognized key: (\w+)", logs[daemon]) == ["NotOne"], logs[daemon]
 
 
 def test_slurmdbd_opens_its_database_by_tls_with_a_password_of_difficult_letters(tmp_path: Path) -> None:
