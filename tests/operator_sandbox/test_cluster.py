@@ -143,11 +143,11 @@ def test_a_configuration_that_cannot_be_read_harms_nothing(cluster: Cluster) -> 
     cluster.until_job(job, "RUNNING")
     before = cluster.get("pod", "slurm-controller-0")
     extra = cluster.get("controller", "slurm")["spec"]["extraConf"]
-    cluster.patch("controller", "slurm", {"spec": {"extraConf": f"{extra}SchedulerTyp=sched/backfill\n"}})
+    cluster.patch("controller", "slurm", {"spec": {"extraConf": f"{extra}SlurmctldDebug=loud\n"}})
     cluster.until("the Controller said so", lambda: cluster.condition("controller", "slurm", "Degraded")[0] == "True")
     assert cluster.job(job)["JobState"] == "RUNNING"
     cluster.until(
-        "the files were those before", lambda: "SchedulerTyp" not in cluster.get("configmap", "slurm-config")["data"]["slurm.conf"]
+        "the files were those before", lambda: "SlurmctldDebug=loud" not in cluster.get("configmap", "slurm-config")["data"]["slurm.conf"]
     )
     cluster.until("all daemons ran them", lambda: cluster.condition("controller", "slurm", "Ready")[0] == "True")
     assert cluster.condition("controller", "slurm", "Degraded")[0] == "True"
