@@ -20,6 +20,7 @@ from slinky.bridge.node_plan import (
     NodeAction,
     NodeSnapshot,
     Refuse,
+    Regroup,
     Resume,
     Undrain,
     Update,
@@ -95,12 +96,26 @@ def test_wanted_again_only_our_drain_is_undone() -> None:
         assert plan_for(Wanted(described()), in_slurm(None, *DRAINED, reason=reason)) is None
 
 
+def test_after_a_change_of_features_slurm_reckons_the_partitions_anew_before_the_node_is_used_again() -> None:
+    """Also by the next process: the mark says that it has not been done."""
+    changed = msgspec.structs.replace(in_slurm(), extra=mark_for(CLUSTER, "topo-switch:s1", ungrouped=True))
+    wish = Wanted(described(topology="topo-switch:s1"))
+    assert plan_for(wish, changed) == Regroup(mark_for(CLUSTER, "topo-switch:s1"))
+    action = plan_for(Wanted(described(topology="topo-switch:s2")), changed)
+    assert isinstance(action, Update)
+    assert action.change.extra == mark_for(CLUSTER, "topo-switch:s2", ungrouped=True)
+
+
 def test_features_address_and_topology_change_in_place_also_under_jobs() -> None:
     action = plan_for(Wanted(described(feature="gpu", address="10.0.0.2", topology="topo-switch:s1")), in_slurm(None, *BUSY))
     assert isinstance(action, Update)
     change = action.change
     assert change.features == change.features_act == ["gpu"]
-    assert (change.address, change.topology_str, change.extra) == (["10.0.0.2"], "topo-switch:s1", mark_for(CLUSTER, "topo-switch:s1"))
+    assert (change.address, change.topology_str, change.extra) == (
+        ["10.0.0.2"],
+        "topo-switch:s1",
+        mark_for(CLUSTER, "topo-switch:s1", ungrouped=True),
+    )
     assert plan_for(Wanted(described(topology="t")), in_slurm(extra=mark_for(CLUSTER, "t"), topology="in Slurm's words")) is None
 
 

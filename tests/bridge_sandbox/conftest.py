@@ -188,7 +188,7 @@ async def team(sandbox: Sandbox, bridge: SandboxBridge, partition: Partition) ->
 @asynccontextmanager
 async def open_team(sandbox: Sandbox, partition: Partition, label: str = "on", *, clean: bool = True) -> AsyncIterator[Team]:
     """`label` is that of the bridge whose namespace it is. Without `clean` what is left goes with the sandbox."""
-    async with Client(from_kubeconfig(sandbox.kubeconfig)) as kube, sandbox.slurm_client() as slurm:
+    async with Client(from_kubeconfig(sandbox.kubeconfig), field_manager="team") as kube, sandbox.slurm_client() as slurm:
         name = f"team{next(_numbers)}"
         await kube.create(NAMESPACES.untyped, {"metadata": {"name": name, "labels": {"bridge": label}}})
         team = Team(sandbox, kube, slurm, name, partition)

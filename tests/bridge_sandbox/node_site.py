@@ -14,8 +14,8 @@ class NodeSite:
     def __init__(self, sandbox: Sandbox, kube: Client, slurm: SlurmClient) -> None:
         self.sandbox, self.kube, self.slurm = sandbox, kube, slurm
 
-    async def until(self, what: str, probe: Callable[[], Awaitable[object]], seconds: float = 60) -> None:
-        await self.sandbox.until("slurmctld", what, probe, seconds)
+    async def until(self, what: str, probe: Callable[[], Awaitable[object]], seconds: float = 90) -> None:
+        await self.sandbox.until("slurmrestd", what, probe, seconds)  # slurmctld is stopped at times
 
     async def until_slurm(self, name: str, is_so: Callable[[Node], bool], what: str) -> Node:
         found: list[Node] = []

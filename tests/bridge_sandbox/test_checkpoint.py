@@ -131,6 +131,7 @@ async def test_a_command_in_a_container_tells_its_end(team: Team) -> None:
         await team.kube.exec("another", "lab", ["true"])
 
 
+@pytest.mark.long
 async def test_who_may_not_run_commands_in_pods_is_told_so(team: Team) -> None:
     await team.create("p", TRAPS)
     await team.until_said("p", "c0", "ready")
@@ -168,6 +169,7 @@ async def test_all_containers_get_it_before_the_time_limit_and_once_also_by_the_
     assert team.logs("p", "c0").count("saved@") == 1
 
 
+@pytest.mark.long
 async def test_where_it_cannot_be_delivered_an_event_says_why(team: Team) -> None:
     await team.create("bare", NO_TOOLS, timelimit="1", signal="USR1@600")
     await team.create("shared", TRAPS, timelimit="1", signal="USR1@600", spec={"shareProcessNamespace": True})

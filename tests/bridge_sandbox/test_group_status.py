@@ -95,7 +95,7 @@ async def test_a_pod_that_comes_too_late_for_its_groups_job_is_scheduled_by_itse
 
 async def test_a_jobs_pod_for_which_there_is_no_place_waits_and_says_so(team: Team) -> None:
     """Its parallelism was raised while it ran: the next pod has the first place that is free."""
-    document = job(team, "grow", 2, completions=3, run_for="20s", gang="true")
+    document = job(team, "grow", 2, completions=3, run_for="8s", gang="true")
     await team.create(document)
     first = await until_bound(team, "grow-", 2)
     jobs = Resource("batch", "v1", "jobs", dict)

@@ -9,9 +9,9 @@ import pytest
 
 from slinky.bridge.keys import SETTINGS, SLURM_NODE, SLURM_NODE_NAME
 from slinky.kube import NODES, PatchKind
-from slinky.prolog.file import write
 from slinky.sandbox.bridge import SandboxBridge
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.prolog import install_prolog, set_limit
 from slinky.sandbox.shape import Shape
 from slinky.slurm import NodeDescription
 from tests.bridge_sandbox.conftest import POLICY, Team, background_bridge, open_team
@@ -21,26 +21,13 @@ from tests.conftest import Partition, Starter
 pytestmark = pytest.mark.sandbox
 
 COMPUTE = Partition("compute", ("node-0", "node-1"))
-LIMIT = "etc/slurm/prolog-limit"
-PROLOG = """#!/bin/sh
-exec /etc/slurm/slinky-prolog --limit "$(cat /etc/slurm/prolog-limit)" 2>> /var/tmp/prolog.log
-"""
-SLURM_CONF = "Prolog=/etc/slurm/prolog\nPrologFlags=Alloc\n"
 
 
 @pytest.fixture(scope="module")
 def hybrid(start_sandbox: Starter) -> Sandbox:
     """As docs/bridge-hybrid.md says it is set up."""
     sandbox = start_sandbox("hybrid", Shape(nodes=0, real_nodes=2, slurmd=True))
-    for node in COMPUTE.nodes:
-        home = sandbox.folder / node / "etc/slurm"
-        write(home / "slinky-prolog")
-        (home / "prolog").write_text(PROLOG)
-        (home / "prolog").chmod(0o755)
-        set_limit(sandbox, 300)
-    conf = sandbox.head / "etc/slurm/slurm.conf"
-    conf.write_text(SLURM_CONF + conf.read_text())
-    asyncio.run(sandbox.link.run("head", "scontrol", "reconfigure"))
+    asyncio.run(install_prolog(sandbox))
     return sandbox
 
 
@@ -56,11 +43,6 @@ async def team(hybrid: Sandbox, bridge: SandboxBridge) -> AsyncIterator[Team]:
     assert bridge
     async with open_team(hybrid, COMPUTE) as found:
         yield found
-
-
-def set_limit(sandbox: Sandbox, seconds: int) -> None:
-    for node in COMPUTE.nodes:
-        (sandbox.folder / node / LIMIT).write_text(f"{seconds}\n")
 
 
 def a_pod(name: str, cpus: int = 1, seconds: float = 600, *, node: str = "", grace: int = 60) -> dict[str, Any]:
@@ -185,6 +167,7 @@ async def test_a_pod_begins_when_the_processes_of_the_last_job_are_gone(team: Te
     assert began >= ended
 
 
+@pytest.mark.long
 async def test_at_the_limit_the_node_is_drained_with_a_reason_that_names_the_pod(team: Team, hybrid: Sandbox) -> None:
     node = History(hybrid, "node-0")
     await team.create(a_pod("stays", cpus=2, node="node-0"))

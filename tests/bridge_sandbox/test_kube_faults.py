@@ -100,6 +100,7 @@ async def test_429s_conflicts_and_cut_watches_are_waited_out_with_bounded_retrie
         assert "Traceback" not in bridge.log("run")
 
 
+@pytest.mark.long
 async def test_an_api_server_that_is_restarted_or_silent_and_a_webhook_that_is_down(
     sandbox: Sandbox, partition: Partition, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from slinky.bridge.node_writer import NodeWriter
 from slinky.kube import NAMESPACES, NODES, PODS, Client, EventRecorder, Pod, Reflector, from_kubeconfig
 from slinky.kube import Node as KubeNode
 from slinky.sandbox.bridge import SandboxBridge
+from slinky.sandbox.errors import PartSlowError
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
 from slinky.slurm import JobDescription, Node, NodeDescription, SlurmClient
@@ -102,7 +103,10 @@ class Site(NodeSite):
         async def runs() -> bool:
             return (await self.kube.get(PODS, name, "lab")).status.phase == "Running"
 
-        await self.until(f"pod {name} ran", runs)
+        try:
+            await self.until(f"pod {name} ran", runs)
+        except PartSlowError:
+            pytest.fail(f"pod {name} did not run; its conditions: {(await self.kube.get(PODS, name, 'lab')).status.conditions}")
         return await self.kube.get(PODS, name, "lab")
 
     async def job_of(self, name: str) -> int:
@@ -431,7 +435,23 @@ async def test_many_nodes_are_drained_and_resumed_in_few_calls(site: Site, names
         await asyncio.gather(*(site.cordon(node, cordoned) for node in many))
         for node in many:
             await site.until_slurm(node, lambda found, c=cordoned: ("DRAIN" in found.states) is c, "as its Node")  # type: ignore[misc]
-    assert 2 <= await updates() - before < len(many)
+    assert 2 <= await updates() - before < 2 * len(many)
+
+
+async def test_a_node_that_joins_cordoned_is_in_its_partition_and_is_used_when_it_is_uncordoned(site: Site, names: Names) -> None:
+    (node,) = names(1)
+    await site.cordon(node)
+    await site.kube.patch(NODES, node, {"metadata": {"labels": {EXTERNAL_NODE: ""}}})
+    await site.until_slurm(node, drained_for("cordoned"), "drained")
+
+    async def in_partition() -> bool:
+        return bool(await site.sandbox.link.run("head", "sinfo", "--noheader", "--partition=bridge", f"--nodes={node}", "--format=%N"))
+
+    await site.until(f"node {node} was in the partition", in_partition)
+    await site.cordon(node, False)
+    await site.until_slurm(node, lambda found: found.takes_jobs, "in use")
+    await site.pod("on-one-that-joined-cordoned", node)
+    await site.until_runs("on-one-that-joined-cordoned")
 
 
 async def test_a_slurm_that_comes_back_with_an_old_state_is_not_taken_for_somebody_who_resumed_the_node(site: Site, names: Names) -> None:

@@ -119,6 +119,7 @@ async def test_a_job_marked_as_a_gang_is_one_job_of_slurm(team: Team) -> None:
     assert ended.exit_code.code == 0
 
 
+@pytest.mark.long
 async def test_pods_that_come_in_the_stead_of_failed_ones_take_their_places(team: Team) -> None:
     """All of a Job's pods fail, twice: the second ones are in the same job of Slurm, which ends as they did when the Job gives up."""
     document = job(team, "again", 2, run_for="1s", gang="true")

@@ -1,7 +1,6 @@
 """Shadow mode as a platform team would try it: with the rights of examples/bridge-shadow-rbac.yaml, on pods that the default scheduler places."""
 
 import asyncio
-import datetime as dt
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -70,15 +69,9 @@ class Trial:
         for pod in msgspec.json.decode(raw)["items"]:
             assert pod["spec"]["schedulerName"] == "default-scheduler"
             assert set(pod["metadata"].get("finalizers", [])) <= {"batch.kubernetes.io/job-tracking"}
-            written = [entry for entry in pod["metadata"]["managedFields"] if entry["manager"].startswith("slinky")]
-            # By this test, which made it: in that second, or the server's clock was just about to strike the next.
-            assert all(_seconds(entry["time"]) - _seconds(pod["metadata"]["creationTimestamp"]) in (0, 1) for entry in written)
+            assert not [entry for entry in pod["metadata"]["managedFields"] if entry["manager"].startswith("slinky")]
         events = (await self.team.kube.raw("GET", f"/apis/events.k8s.io/v1/namespaces/{self.team.namespace}/events")).decode()
         assert "slurm-bridge" not in events
-
-
-def _seconds(text: str) -> float:
-    return dt.datetime.fromisoformat(text).timestamp()
 
 
 async def has_rights(sandbox: Sandbox) -> bool:
@@ -98,6 +91,7 @@ async def on_trial(sandbox: Sandbox, partition: Partition, folder: Path, cli: Cl
         sandbox,
         namespace="slinky",
         managedNamespaceSelector={"matchLabels": {"bridge": "shadow"}},
+        admission={"configuration": "shadow"},  # those of the bridge that is not one stay at the end
         shadow=not options,
         shadowReportSeconds=0.5,
     )
@@ -137,7 +131,7 @@ def job(team: Team, name: str, pods: int, run_for: str = "", **said: str) -> dic
 
 async def test_pods_run_as_they_do_and_slurm_tells_what_it_would_have_done(trial: Trial) -> None:
     team = trial.team
-    await team.create(deployment(team, 10), job(team, "short", 2, run_for="3s"))
+    await team.create(deployment(team, 10), job(team, "short", 2, run_for="10s"))
     await trial.until_told("all were started", lambda report: report.total.started == 12)
     running = await trial.queue("running")
     assert len([name for name in running if name.startswith("web-")]) == 10
@@ -177,7 +171,12 @@ async def test_pods_run_as_they_do_and_slurm_tells_what_it_would_have_done(trial
     for word in ("Refused", "Evicted", "Waiting now", "Latest", team.namespace):
         assert word in table
 
-    await team.kube.raw("DELETE", f"/apis/apps/v1/namespaces/{team.namespace}/deployments/web")
+    await team.kube.raw("DELETE", f"/apis/apps/v1/namespaces/{team.namespace}/deployments/web", body={"propagationPolicy": "Foreground"})
+
+    async def none_of_the_deployment() -> bool:
+        return not [pod for pod in await team.pods() if pod.metadata.name.startswith("web-")]
+
+    await team.until("the Deployment had no pods and made none", none_of_the_deployment)
     await team.kube.raw("DELETE", f"/apis/batch/v1/namespaces/{team.namespace}/jobs/short", body={"propagationPolicy": "Background"})
     await team.delete_all()
 
@@ -191,6 +190,7 @@ async def test_pods_run_as_they_do_and_slurm_tells_what_it_would_have_done(trial
     assert report.total.missed >= 1
 
 
+@pytest.mark.long
 async def test_a_shadow_that_is_killed_finds_its_jobs_by_their_markers_and_counts_nothing_twice(trial: Trial) -> None:
     team = trial.team
     await team.create(

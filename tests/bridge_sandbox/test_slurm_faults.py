@@ -25,6 +25,7 @@ BROKEN = (
 )
 
 
+@pytest.mark.long
 async def test_a_slurm_that_hangs_and_then_breaks_every_fifth_answer(sandbox: Sandbox, partition: Partition, tmp_path: Path) -> None:
     chance = random.Random(7)
     heard: Counter[str] = Counter()

@@ -158,6 +158,7 @@ async def test_uninstall_lets_go_of_every_finalizer_taint_node_and_job_in_order_
         await team.slurm.jobs.cancel_many(foreign)
 
 
+@pytest.mark.long
 async def test_uninstall_without_slurm_does_what_it_can_and_the_next_one_does_the_rest(
     sandbox: Sandbox, partition: Partition, tmp_path: Path
 ) -> None:

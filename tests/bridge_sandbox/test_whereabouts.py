@@ -175,6 +175,7 @@ async def test_a_node_that_is_full_of_somebody_elses_pods_is_left_out(team: Team
     assert await excluded(team, "ours") == {first}
 
 
+@pytest.mark.long
 async def test_a_node_that_fills_up_before_the_pod_is_bound_is_given_up_after_a_while(team: Team) -> None:
     """And where all are full of somebody else's pods, it waits in the bridge until one is not."""
     nodes = team.partition.nodes

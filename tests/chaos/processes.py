@@ -152,7 +152,7 @@ def _settings(sandbox: Sandbox, token_file: Path, more: dict[str, Any]) -> dict[
         CLUSTER,
         managedNamespaces=list(NAMESPACES),
         cluster=CLUSTER,
-        nodes={"register": True, "settleSeconds": 1},
+        nodes={"register": True, "settleSeconds": 1, "flapSeconds": 60},
         leader={"name": CLUSTER, "seconds": LEASE_SECONDS},
         status={"seconds": 2, "rate": 50},
         **more,

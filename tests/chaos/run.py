@@ -16,6 +16,7 @@ import msgspec
 from slinky.kube import NAMESPACES as NAMESPACE_OBJECTS
 from slinky.kube import Client, from_kubeconfig
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.prolog import install_prolog
 from slinky.sandbox.shape import Shape
 from tests.chaos.history import History, write_history
 from tests.chaos.hybrid import FAKE_NODES, BatchJob, SlurmUsers, batch_jobs, real_pods
@@ -91,6 +92,8 @@ async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str],
         for name in NAMESPACES:
             await kube.create(NAMESPACE_OBJECTS.untyped, {"metadata": {"name": name}})
         await nodes.label_all()
+        if plan.hybrid:
+            await install_prolog(sandbox)
         async with processes:
             await _nodes_registered(sandbox)
             say("the bridge runs; users and faults begin")

@@ -2,7 +2,9 @@
 
 import asyncio
 import datetime as dt
+import gc
 import logging
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -193,6 +195,26 @@ async def test_tries_end(line: FaultyLine) -> None:
         with pytest.raises(ConnectionFailedError):
             await lossy.get(NODES, "kwok-00")
     assert len(outcomes) == 3
+
+
+def test_requests_that_are_given_up_leave_no_socket_behind(access: Access) -> None:
+    """The loop that ends right after would leave it open."""
+
+    async def given_up(seconds: float) -> None:
+        async with Client(access) as client:
+            await asyncio.gather(*(client.list(NODES) for _ in range(4)))
+            lists = [asyncio.create_task(client.list(NODES)) for _ in range(4)]
+            await asyncio.sleep(seconds)
+            for one in lists:
+                one.cancel()
+            await asyncio.gather(*lists, return_exceptions=True)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        for number in range(20):
+            asyncio.run(given_up(number * 0.0015))
+            gc.collect()
+    assert not [str(warning.message) for warning in caught if issubclass(warning.category, ResourceWarning)]
 
 
 async def test_a_server_that_is_not_trusted_is_refused_at_once(access: Access) -> None:

@@ -12,6 +12,7 @@ import pytest
 from slinky.kube import Client, KubeError, from_kubeconfig
 from slinky.operator import names
 from slinky.operator.conf import all_files, slurm_conf
+from slinky.operator.conf.parameters import SLURM_PARAMETERS, SLURMDBD_PARAMETERS
 from slinky.operator.conf.text import joined, parse
 from slinky.operator.objects import worker_parts
 from slinky.operator.objects.view import ClusterView
@@ -52,6 +53,54 @@ async def test_the_api_server_takes_every_object_and_knows_every_field_of_it(san
     refused = [answer for answer in answers if answer]
     assert len(refused) == 1, "\n".join(refused)
     assert "sellector" in refused[0]
+
+
+async def test_heads_pass_as_restricted_and_logins_as_baseline(sandbox: Sandbox, namespace: str) -> None:
+    """By Kubernetes' own Pod Security Standards. Workers are privileged unless an administrator says otherwise, and no more is claimed of them."""
+    levels = {
+        "cluster-smallest": "restricted",
+        "accounting": "restricted",
+        "restapi": "restricted",
+        "loginset": "baseline",
+        "nodeset-plain": "baseline",
+    }
+    async with Client(from_kubeconfig(sandbox.kubeconfig)) as client:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        await applied(client, f"/api/v1/namespaces/{namespace}/serviceaccounts/default", account, dryRun="")
+        refused = {}
+        for case, level in levels.items():
+            labelled = {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": namespace, "labels": {"pod-security.kubernetes.io/enforce": level}},
+            }
+            await applied(client, f"/api/v1/namespaces/{namespace}", labelled, dryRun="")
+            made = Case(next(folder for folder in CASES if folder.name == case)).made()
+            answers = [await refusal(client, case, pod, namespace) for pod in map(pod_of, made) if pod]
+            refused[case] = [answer for answer in answers if answer]
+    assert [case for case, answers in refused.items() if answers] == ["nodeset-plain"], refused
+    assert "privileged" in refused["nodeset-plain"][0]
+
+
+def pod_of(made: dict[str, Any]) -> dict[str, Any] | None:
+    """The pod that Kubernetes' controllers would make of it."""
+    if made["kind"] == "Pod":
+        return made
+    template = (made.get("spec") or {}).get("template")
+    if not template:
+        return None
+    spec = template["spec"] | {
+        "volumes": [
+            *template["spec"]["volumes"],
+            *({"name": one["metadata"]["name"], "emptyDir": {}} for one in made["spec"].get("volumeClaimTemplates", [])),
+        ]
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": made["metadata"]["name"], "labels": template["metadata"]["labels"]},
+        "spec": spec,
+    }
 
 
 async def refusal(client: Client, case: str, made: dict[str, Any], namespace: str) -> str:
@@ -192,6 +241,19 @@ done
         assert f"ran at {address}" in verdict.told, verdict
     assert re.findall(r"ActiveFeatures=(\S+)", verdict.told) == ["w", "w", "w,other"]
     assert "returned to service" in verdict.logs["slurmctld"]
+
+
+def test_slurm_itself_knows_every_parameter_that_is_said_to_be_one(tmp_path: Path) -> None:
+    files = {"slurm.conf": "".join(f"{word}=1\n" for word in (*SLURM_PARAMETERS.values(), "NotOne"))}
+    files["slurmdbd.conf"] = "".join(f"{word}=1\n" for word in (*SLURMDBD_PARAMETERS.values(), "NotOne"))
+    script = """
+timeout 20 scontrol show config > /tmp/out/slurm 2>&1 || true
+chown slurm /etc/slurm/slurmdbd.conf && chmod 600 /etc/slurm/slurmdbd.conf
+as slurm timeout 20 slurmdbd -D > /tmp/out/slurmdbd 2>&1 || true
+"""
+    logs = Run(tmp_path / "host", files, script, host="judge", start="").verdict().logs
+    for daemon in ("slurm", "slurmdbd"):
+        assert re.findall(r"unrecognized key: (\w+)", logs[daemon]) == ["NotOne"], logs[daemon]
 
 
 def test_slurmdbd_opens_its_database_by_tls_with_a_password_of_difficult_letters(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ async def test_a_cluster_appears_is_mended_and_goes(sandbox: Sandbox, operator: 
         await asyncio.gather(mends(lab), follows(lab))
         await lab.until_there(*CHILDREN)
         assert {name: await lab.secret(name) for name in keys} == keys
+        await lab.until_said("RestApi", "r", "True")
         await lab.delete("Controller", "c")
         await lab.until_gone(*CHILDREN)
         await lab.until_said("RestApi", "r", "True", "ControllerNotFound")

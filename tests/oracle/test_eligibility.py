@@ -46,7 +46,7 @@ async def compared(sandbox: Sandbox, rounds: int, pods: int) -> None:
 
 
 async def test_we_accept_the_nodes_that_kube_scheduler_accepts(sandbox: Sandbox) -> None:
-    await compared(sandbox, rounds=4, pods=100)
+    await compared(sandbox, rounds=2, pods=100)
 
 
 @pytest.mark.long

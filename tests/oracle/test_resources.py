@@ -160,7 +160,7 @@ async def compared(sandbox: Sandbox, namespace: str, rounds: int, pods: int) -> 
 
 
 async def test_a_node_has_room_where_kube_scheduler_says_so(sandbox: Sandbox, namespace: str) -> None:
-    await compared(sandbox, namespace, rounds=3, pods=80)
+    await compared(sandbox, namespace, rounds=2, pods=60)
 
 
 @pytest.mark.long

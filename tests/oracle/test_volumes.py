@@ -177,7 +177,7 @@ async def compared(sandbox: Sandbox, rounds: int, pods: int) -> None:
 
 
 async def test_we_accept_the_nodes_where_kube_scheduler_finds_the_volumes(sandbox: Sandbox) -> None:
-    await compared(sandbox, rounds=2, pods=100)
+    await compared(sandbox, rounds=1, pods=120)
 
 
 @pytest.mark.long

@@ -114,6 +114,7 @@ def test_a_record_that_cannot_be_read_can_still_be_taken_down(cli: Cli) -> None:
     assert not found.is_running
 
 
+@pytest.mark.long
 def test_a_damaged_keeper_file_is_made_good_by_the_record(cli: Cli) -> None:
     name = f"damaged-{os.getpid()}"
     assert cli("sandbox", "up", "--name", name, "--nodes", "1").returncode == 0

@@ -44,6 +44,11 @@ async def test_what_ended_is_told_with_its_code_or_signal(sandbox: Sandbox) -> N
         assert state.exit_code == code
         await sandbox.link.start(Part(name, "head", ["sleep", "infinity"]))
         assert (await sandbox.link.parts())[name].exit_code is None
+        with pytest.raises(SandboxError, match="it can be forgotten when it has ended"):
+            await sandbox.link.forget(name)
+        await sandbox.stop(name)
+        await sandbox.link.forget(name)
+        assert name not in await sandbox.link.parts()
 
 
 async def test_orphans_are_taken_note_of(sandbox: Sandbox) -> None:

@@ -47,6 +47,7 @@ def up(cli: Cli, *options: str) -> Sandbox:
     return Sandbox.running(NAME)
 
 
+@pytest.mark.long
 def test_up_twice_is_up_once_and_another_shape_is_refused(cli: Cli) -> None:
     first = up(cli)
     again = up(cli)
@@ -56,6 +57,7 @@ def test_up_twice_is_up_once_and_another_shape_is_refused(cli: Cli) -> None:
     assert "is up with another shape (nodes is 3, not 4): take it down first" in other.stderr
 
 
+@pytest.mark.long
 def test_two_live_side_by_side_and_one_goes_without_the_other(cli: Cli, sandbox: Sandbox, hold: Hold) -> None:
     other = up(cli)
     assert other.record.addresses.network != sandbox.record.addresses.network
@@ -82,6 +84,7 @@ def test_nothing_is_left_after_the_keeper_was_killed(cli: Cli, hold: Hold) -> No
     assert leftovers(found.record.identity, found.folder, inside) == []
 
 
+@pytest.mark.long
 def test_a_dead_one_comes_up_anew(cli: Cli) -> None:
     found = up(cli)
     os.kill(found.record.keeper.pid, signal.SIGKILL)
@@ -106,6 +109,7 @@ def test_nothing_is_left_after_up_was_killed_half_way(cli: Cli, moment: str, hol
     assert leftovers(kept.identity, folder, inside) == []
 
 
+@pytest.mark.long
 def test_a_killed_up_is_completed_by_the_next(cli: Cli, hold: Hold) -> None:
     command = [str(CHECKOUT / ".venv/bin/slinky"), "sandbox", "up", "--name", NAME, "--nodes", "3"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:

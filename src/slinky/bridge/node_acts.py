@@ -6,7 +6,7 @@ Comes in: an action from a plan. Goes out: a request, a line in the log, an Even
 import asyncio
 import logging
 
-from slinky.bridge.node_plan import Create, Delete, Down, Drain, Mark, NodeAction, Resume, Undrain, Update
+from slinky.bridge.node_plan import Create, Delete, Down, Drain, Mark, NodeAction, Regroup, Resume, Undrain, Update
 from slinky.bridge.node_reasons import CORDONED, LEAVING, OURS, RENEWING
 from slinky.bridge.node_registry import NodeRegistry
 from slinky.bridge.node_standing import NodeStandings
@@ -63,6 +63,8 @@ class NodeActs:
             case Update(change):
                 await self._registry.update(called, change)
                 log.info("node %s: changed in Slurm", name)
+            case Regroup(mark):
+                await self._registry.regroup(called, mark)
             case Drain(reason):
                 await self._registry.drain(called, reason)
                 self._held(name, "DrainedInSlurm", reason)

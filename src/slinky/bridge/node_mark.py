@@ -12,7 +12,7 @@ import msgspec
 
 from slinky.slurm import Node
 
-__all__ = ["Owner", "birth_reason", "gres_of", "mark_for", "owner_of", "registrar_of", "topology_of"]
+__all__ = ["Owner", "birth_reason", "gres_of", "is_ungrouped", "mark_for", "owner_of", "registrar_of", "topology_of"]
 
 VERSION = 1
 
@@ -20,16 +20,18 @@ Owner = Literal["ours", "born", "nobody", "other"]  # `born`: ours, and not mark
 
 
 class _Mark(msgspec.Struct, omit_defaults=True):
-    """`topology` is what was asked for: Slurm tells it back in words of its own. `gres` are the names of the GRES that were asked for: what Slurm does not know it leaves out, without a word."""
+    """`topology` is what was asked for: Slurm tells it back in words of its own. `gres` are the names of the GRES that were asked for: what Slurm does not know it leaves out, without a word. `ungrouped`: its features were changed, and Slurm has not yet reckoned anew which partitions it is in."""
 
     slinky: int = 0
     cluster: str = ""
     topology: str = ""
     gres: tuple[str, ...] = ()
+    ungrouped: bool = False
 
 
-def mark_for(cluster: str, topology: str = "", gres: Iterable[str] = ()) -> str:
-    return msgspec.json.encode(_Mark(slinky=VERSION, cluster=cluster, topology=topology, gres=tuple(sorted(set(gres))))).decode()
+def mark_for(cluster: str, topology: str = "", gres: Iterable[str] = (), *, ungrouped: bool = False) -> str:
+    mark = _Mark(slinky=VERSION, cluster=cluster, topology=topology, gres=tuple(sorted(set(gres))), ungrouped=ungrouped)
+    return msgspec.json.encode(mark).decode()
 
 
 def birth_reason(cluster: str) -> str:
@@ -64,6 +66,11 @@ def gres_of(node: Node) -> frozenset[str]:
     """The names of the GRES that were asked for when it was marked."""
     mark = _read(node.extra)
     return frozenset(mark.gres) if mark else frozenset()
+
+
+def is_ungrouped(node: Node) -> bool:
+    mark = _read(node.extra)
+    return mark is not None and mark.ungrouped
 
 
 def _read(text: str) -> _Mark | None:

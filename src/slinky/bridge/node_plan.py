@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from slinky.bridge.node_description import Hybrid, Unregistrable, Wanted, Wish
-from slinky.bridge.node_mark import Owner, gres_of, mark_for, owner_of, topology_of
+from slinky.bridge.node_mark import Owner, gres_of, is_ungrouped, mark_for, owner_of, topology_of
 from slinky.bridge.node_reasons import LEAVING, OURS, RENEWING, is_held_for, kind_of, takes_no_jobs
 from slinky.slurm import Node, NodeChange, NodeDescription
 
@@ -67,6 +67,12 @@ class Update(msgspec.Struct, frozen=True):
     change: NodeChange
 
 
+class Regroup(msgspec.Struct, frozen=True):
+    """Have Slurm reckon anew which partitions have it, as its features are others; then write the mark."""
+
+    mark: str
+
+
 class Drain(msgspec.Struct, frozen=True):
     reason: str
 
@@ -104,7 +110,7 @@ class Wait(msgspec.Struct, frozen=True):
     why: str
 
 
-NodeAction = Create | Mark | Update | Drain | Undrain | Down | Resume | Delete | Refuse | Wait
+NodeAction = Create | Mark | Update | Regroup | Drain | Undrain | Down | Resume | Delete | Refuse | Wait
 
 
 def plan_node(now: NodeSnapshot) -> NodeAction | None:
@@ -158,6 +164,8 @@ def _keep(now: NodeSnapshot, found: Node, wanted: NodeDescription) -> NodeAction
     change = _change(found, wanted, now.cluster)
     if change is not None:
         return Update(change)
+    if is_ungrouped(found):
+        return Regroup(mark_for(now.cluster, topology_of(found), gres_of(found)))
     if is_held_for(found, LEAVING, RENEWING):
         if now.hold:
             return Drain(now.hold)
@@ -239,12 +247,15 @@ def _differences(found: Node, wanted: NodeDescription) -> list[str]:
 def _change(found: Node, wanted: NodeDescription, cluster: str) -> NodeChange | None:
     """What can be changed in place. Active features go along: without them Slurm refuses the change as soon as they were ever set by themselves."""
     change = NodeChange()
-    if set(found.features) != set(wanted.features):
+    ungrouped = set(found.features) != set(wanted.features)
+    if ungrouped:
         change.features = change.features_act = wanted.features
     if found.address != wanted.address:
         change.address = [wanted.address]
     if topology_of(found) != wanted.topology:
-        change.topology_str, change.extra = wanted.topology, mark_for(cluster, wanted.topology, gres_of(found))
+        change.topology_str = wanted.topology
+    if ungrouped or change.topology_str is not None:
+        change.extra = mark_for(cluster, wanted.topology, gres_of(found), ungrouped=ungrouped or is_ungrouped(found))
     return None if change == NodeChange() else change
 
 

@@ -6,6 +6,7 @@ name a node share one look at the jobs. What must stay true: `held` is only a me
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
@@ -57,6 +58,7 @@ class NodeRegistry:
         self._cluster = cluster
         nodes = slurm.nodes
         self._marks = _Together(lambda names, mark: nodes.update(names, NodeChange(extra=mark)), apart=0.0)
+        self._regroups = _Together(self._regroup)
         self._drains = _Together(lambda names, reason: nodes.drain(names, reason))
         self._downs = _Together(lambda names, reason: nodes.down(names, reason))
         self._undrains = _Together(lambda names, _: nodes.undrain(names))
@@ -143,6 +145,17 @@ class NodeRegistry:
 
     async def update(self, name: str, change: NodeChange) -> None:
         await self._slurm.nodes.update([name], change)
+
+    async def regroup(self, name: str, mark: str) -> None:
+        await self._regroups.do(name, mark)
+
+    async def _regroup(self, names: list[str], mark: str) -> None:
+        """Slurm reckons which nodes a partition has when a node is made or deleted, and not when features change. So one is made that is in nobody's way, and deleted; should it be left, it goes as any node of ours that nobody asks for."""
+        scratch = f"slinky-{secrets.token_hex(4)}"
+        born = {"Reason": birth_reason(self._cluster)}
+        await self._slurm.nodes.create(NodeDescription(name=scratch, cpus=1, real_memory=1, address="127.0.0.1", other=born))
+        await self._slurm.nodes.delete(scratch)
+        await self._slurm.nodes.update(names, NodeChange(extra=mark))
 
     async def drain(self, name: str, reason: str) -> None:
         await self._drains.do(name, reason)

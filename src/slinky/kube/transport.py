@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CONNECT_SECONDS = 10.0
+ROUNDS_TO_CLOSE = 5  # of the loop, in which sockets are really closed
 CLOSE_SECONDS = 2.0  # of a WebSocket: how long the other side's good-bye is waited for
 READ_BUFFER = 256 * 1024
 
@@ -70,6 +71,15 @@ class Attempt:
 Observer = Callable[[Attempt], None]
 
 
+class _Connector(aiohttp.TCPConnector):
+    """A connection that is not to be used again goes without TLS's good-bye, for whose answer nobody would wait: a loop that ends now would leave the socket open."""
+
+    def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
+        if should_close and key.is_ssl and protocol.transport is not None:
+            protocol.transport.abort()
+        super()._release(key, protocol, should_close=should_close)
+
+
 class Transport:
     """Belongs to the event loop in which it is first used; `close` it there."""
 
@@ -95,7 +105,8 @@ class Transport:
             if session:
                 await session.close()
         self._session = self._retired = None
-        await asyncio.sleep(0)  # sockets are closed in the loop's next round
+        for _ in range(ROUNDS_TO_CLOSE):
+            await asyncio.sleep(0)
 
     async def send(self, request: Request) -> bytes:
         """The body of a successful answer."""
@@ -241,7 +252,7 @@ class Transport:
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=self._connections, ttl_dns_cache=30)
+            connector = _Connector(limit=self._connections, ttl_dns_cache=30)
             self._session = aiohttp.ClientSession(
                 connector=connector, auto_decompress=True, read_bufsize=READ_BUFFER, cookie_jar=aiohttp.DummyCookieJar()
             )

@@ -36,7 +36,7 @@ def bridge_settings(sandbox: Sandbox, name: str = "slurm-bridge", **more: Any) -
         "nodes": {"register": False},
         # Whoever has a sandbox may try all of its accounts.
         "policy": {"default": {"accounts": ["*"], "qoses": ["*"], "partitions": ["*"]}},
-        "leader": {"name": name, "seconds": 8},  # who is killed here is missed soon
+        "leader": {"name": name, "seconds": 5},  # who is killed here is missed soon
         "admission": {
             "url": f"https://{sandbox.record.addresses.host}:{port}",
             "port": port,

@@ -53,7 +53,7 @@ class PartState(msgspec.Struct):
 class Request(msgspec.Struct, omit_defaults=True):
     """One thing asked of the keeper."""
 
-    operation: Literal["machine", "start", "signal", "run", "status"]
+    operation: Literal["machine", "start", "signal", "forget", "run", "status"]
     machine: Machine | None = None
     part: Part | None = None
     name: str = ""
@@ -92,6 +92,8 @@ class Keeper:
                 await self._start(request.part)
             case "signal":
                 self._signal(request.name, request.signal)
+            case "forget":
+                self._forget(request.name)
             case "run":
                 return Reply(output=await self._run(request.name, request.command))
             case "status":
@@ -146,6 +148,12 @@ class Keeper:
         if state.exit_code is None:
             with contextlib.suppress(ProcessLookupError):  # it ended a moment ago, as will be seen
                 os.kill(state.pid, number)
+
+    def _forget(self, name: str) -> None:
+        state = self._parts.get(name)
+        if state and state.exit_code is None:
+            raise RuntimeError(f"part {name!r} runs: it can be forgotten when it has ended")
+        self._parts.pop(name, None)
 
     async def _run(self, name: str, command: list[str]) -> str:
         """A short command of the sandbox's own set-up, on a machine."""

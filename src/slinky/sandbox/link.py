@@ -29,6 +29,10 @@ class KeeperLink:
     async def signal(self, name: str, number: int) -> None:
         await self._ask(Request("signal", name=name, signal=number))
 
+    async def forget(self, name: str) -> None:
+        """One that has ended for good: it is no longer told of."""
+        await self._ask(Request("forget", name=name))
+
     async def run(self, machine: str, *command: str) -> str:
         return (await self._ask(Request("run", name=machine, command=list(command)))).output
 

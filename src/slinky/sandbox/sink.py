@@ -36,4 +36,5 @@ async def start_sink(sandbox: Sandbox, delay: float = 5.0) -> None:
 async def stop_sink(sandbox: Sandbox) -> None:
     for part in ("sink", "slurmd-sink"):
         await sandbox.stop(part)
+        await sandbox.link.forget(part)
     await sandbox.link.run("head", "scontrol", "delete", f"NodeName={NODE}")

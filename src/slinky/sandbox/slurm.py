@@ -56,7 +56,7 @@ GresTypes=gpu,mig,hca
 Licenses=matlab:20
 SchedulerType=sched/backfill
 # A pod should not wait for the next round: schedule at each submit, look deep into the queue.
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,default_queue_depth=10000,bf_interval=10,bf_max_job_test=5000,bf_continue,max_rpc_cnt=0
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,default_queue_depth=10000,bf_interval=2,bf_max_job_test=5000,bf_continue,max_rpc_cnt=0
 PreemptType=preempt/qos
 PreemptMode=CANCEL
 PriorityType=priority/multifactor

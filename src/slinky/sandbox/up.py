@@ -29,10 +29,10 @@ from slinky.sandbox.images import build_images
 from slinky.sandbox.machine import Machine, furnish, host_folders
 from slinky.sandbox.network import choose, plug_head
 from slinky.sandbox.progress import Progress
-from slinky.sandbox.shape import Shape
+from slinky.sandbox.shape import ADDONS, Shape
 from slinky.sandbox.sink import start_sink
 
-__all__ = ["Built", "build", "check_circumstances", "up"]
+__all__ = ["Built", "build", "build_all", "check_circumstances", "up"]
 
 NETWORK_LOCK = "\0slinky-sandbox-network"
 
@@ -62,6 +62,12 @@ async def build(shape: Shape, progress: Progress) -> tuple[Path, Built]:
     if shape.real_nodes:
         built.images = await asyncio.to_thread(build_images, root.result(), shape.operator, progress)
     return root.result(), built
+
+
+async def build_all(progress: Progress) -> None:
+    """All that any shape needs, but for other releases of Kubernetes."""
+    for operator in (False, True):
+        await _ungrouped(build(Shape(real_nodes=1, addons=ADDONS, operator=operator), progress))
 
 
 async def up(name: str, shape: Shape, progress: Progress) -> Sandbox:

@@ -79,6 +79,17 @@ def test_what_runs_already_is_asked_for_all_the_same_where_it_was_not_confirmed(
     assert next_step(Progress("good", confirmed="", running="good"), "pod", 0.0)[0] is Step.ASK
 
 
+def test_going_back_to_what_runs_brings_its_files_back_first() -> None:
+    """The files of the one that was refused are in the pod still."""
+    progress = Progress("good", confirmed="", running="good")
+    assert next_step(progress, "pod", 10.0, told="bad")[0] is Step.TOUCH
+    progress.touched, progress.touched_at = "pod good", 10.0
+    assert next_step(progress, "pod", 10.5, told="good")[0] is Step.WAIT
+    assert next_step(progress, "pod", 12.0, told="good")[0] is Step.ASK
+    progress.asked, progress.asked_at = 1, 12.0
+    assert next_step(progress, "pod", 12.5, told="good")[0] is Step.DONE
+
+
 @dataclass
 class Played:
     """A cluster whose kubelet takes its time, and whose slurmds may miss a call."""

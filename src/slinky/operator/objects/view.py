@@ -26,6 +26,8 @@ class ClusterView:
     """The data of each ConfigMap that the Controller refers to, by its name."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """Of each Secret that a daemon reads, by its name: what changes when its content does. One that is read later than its view is made restarts daemons: read them first."""
+    slurm_nodes: int = 0
+    """How many node records Slurm has, as far as is known."""
     cluster_domain: str = "cluster.local"
     network_policies: bool = True
     """Whether NetworkPolicies are wanted."""

@@ -3,8 +3,9 @@
 Pure. What must stay true: only keys whose other value would cut the cluster off from the operator or from its own daemons are refused; everything else is the administrator's.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from slinky.operator.conf.parameters import unknown
 from slinky.operator.conf.text import Line, Pair, parse
 from slinky.operator.kinds.reading import Problem
 
@@ -43,10 +44,14 @@ NODE = {
 PARTITION = {"PartitionName": "it is the NodeSet's own name", "Nodes": "they are the NodeSet's own"}
 
 
-def line_problems(text: str, reserved: dict[str, str], path: str) -> Iterator[Problem]:
-    """Of a text that is added to a file."""
+def line_problems(text: str, reserved: dict[str, str], known: Mapping[str, str], path: str) -> Iterator[Problem]:
+    """Of a text that is added to a file. A word that Slurm does not know is refused: slurmctld would go on, but hand the file out to workers, which cannot start with it."""
     lines = parse(text)
     yield from _unreadable(lines, path)
+    yield from _crowded(lines, path)
+    for key, meant in unknown(lines, known):
+        hint = f"did you mean {meant}?" if meant else "one that only a newer Slurm knows can stand in a file that is included"
+        yield Problem(path, f"sets {key}, which Slurm does not know; {hint}")
     # Of a line that describes one thing (a partition, a node), only what it describes is looked at.
     pairs = [pair for line in lines for pair in (line.pairs if line.record is None else line.pairs[:1])]
     yield from _reserved(pairs, reserved, path)
@@ -80,6 +85,12 @@ def _unreadable(lines: Iterable[Line], path: str) -> Iterator[Problem]:
                 path,
                 f"cannot be read at `{line.rest[:60]}`; Slurm knows lines of KEY=VALUE only, with quotes around values that have spaces",
             )
+
+
+def _crowded(lines: Iterable[Line], path: str) -> Iterator[Problem]:
+    for line in lines:
+        if line.record is None and len(line.pairs) > 1:
+            yield Problem(path, f"has {line.pairs[0].key} and {line.pairs[1].key} on one line; Slurm takes one on a line")
 
 
 def _all(lines: Iterable[Line]) -> Iterable[Pair]:

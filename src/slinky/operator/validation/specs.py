@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from slinky.operator.conf.parameters import SLURM_PARAMETERS, SLURMDBD_PARAMETERS
 from slinky.operator.kinds import Accounting, Controller, KeyReference, LoginSet, NodeSet, RestApi, Token
 from slinky.operator.kinds.durations import seconds_of
 from slinky.operator.kinds.reading import UNSUPPORTED_FIELD, Problem
@@ -46,7 +47,7 @@ def controller_problems(found: Controller) -> Iterator[Problem]:
                     f"spec.{field}",
                     f"is missing; external is true, so it has to name the Secret with that cluster's {key}: one of ours would fit no lock there",
                 )
-    yield from line_problems(spec.extra_conf, SLURM_CONF, "spec.extraConf")
+    yield from line_problems(spec.extra_conf, SLURM_CONF, SLURM_PARAMETERS, "spec.extraConf")
 
 
 def accounting_problems(found: Accounting) -> Iterator[Problem]:
@@ -64,7 +65,7 @@ def accounting_problems(found: Accounting) -> Iterator[Problem]:
         tls = spec.storage_config.tls
         if (tls.certificate_ref is None) != (tls.key_ref is None):
             yield Problem("spec.storageConfig.tls", "has one of certificateRef and keyRef; give both, or none to show no certificate")
-    yield from line_problems(spec.extra_conf, DBD_CONF, "spec.extraConf")
+    yield from line_problems(spec.extra_conf, DBD_CONF, SLURMDBD_PARAMETERS, "spec.extraConf")
 
 
 def loginset_problems(found: LoginSet | RestApi) -> Iterator[Problem]:
