@@ -11,7 +11,6 @@ from slinky.operator.applying import ApplyError, Body
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import Child, Owner
 from slinky.operator.conditions import DEGRADED, PROGRESSING, READY, Standing, broken, settled, under_way
-from slinky.operator.conf.text import UnwritableValueError
 from slinky.operator.configuration import bundled, confirmed_config, confirmed_copy, mark_in, marked, with_files
 from slinky.operator.keys import host_keys, random_key
 from slinky.operator.kinds import Accounting, Controller, LoginSet, RestApi, Written
@@ -199,11 +198,7 @@ class Heads:
         if storage is not None and storage.password_key_ref is not None:
             content = await site.secret_key(storage.password_key_ref.name, storage.password_key_ref.key or "password", namespace)
             password = content.decode(errors="replace").rstrip("\n")
-        try:
-            objects = accounting_objects(accounting, view, password)
-        except UnwritableValueError as error:
-            raise Trouble("InvalidSpec", f"slurmdbd.conf cannot be written: {error}", lasting=True) from None
-        await self._apply("Accounting", found, objects)
+        await self._apply("Accounting", found, accounting_objects(accounting, view, password))
         if view.slurm_key is None or view.jwt_key is None:
             raise Trouble("NoKey", "it names no keys, and no Controller refers to it whose keys it could have", waiting=True)
         workload = site.watches.stateful_sets.get(names.accounting(accounting.metadata.name), namespace)
