@@ -38,7 +38,7 @@ def files_are_edited(cluster: Cluster) -> None:
 
 
 def unreadable_files(cluster: Cluster) -> None:
-    """slurmctld goes on with the one before, the Controller says so, and workers that begin meanwhile get what slurmctld runs."""
+    """A word that Slurm does not know is refused at once. With a value that it cannot read slurmctld goes on with the one before, the Controller says so, and workers that begin meanwhile get what slurmctld runs."""
     job = cluster.submit("sleep 600", "--nodelist=compute-0", "--ntasks=1")
     cluster.until_job(job, "RUNNING")
     before = cluster.get("pod", "slurm-controller-0")
