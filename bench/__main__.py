@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import bridge, eligibility, kube_cache, limits, sandbox_times, slurm_client
+from bench import bridge, eligibility, kube_cache, limits, nodesets, sandbox_times, slurm_client
 from bench.rows import Row
 
 RESULTS = Path(__file__).parent / "results"
@@ -26,6 +26,7 @@ MEASUREMENTS: dict[str, Callable[[bool], list[Row]]] = {
     "client": slurm_client.measure,
     "kube-cache": kube_cache.measure,
     "eligibility": eligibility.measure,
+    "nodesets": nodesets.measure,
 }
 NAMES = (*MEASUREMENTS, "bridge")
 

@@ -18,7 +18,7 @@ from slinky.kube import NODES, PODS, AlreadyExistsError, Client, Node, NotFoundE
 from slinky.operator.kinds import GROUP, VERSION
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.processes import Processes
-from slinky.slurm import AlreadyDoneError, JobDescription, NodeDescription, SlurmClient, SlurmError
+from slinky.slurm import AlreadyDoneError, JobDescription, NodeDescription, SlurmClient, SlurmError, compress
 from slinky.slurm import Node as SlurmNode
 from slinky.slurm import NotFoundError as NoSuchNodeError
 
@@ -120,13 +120,15 @@ class Site:
         known: set[str] = set()
         while True:
             listed = await self.kube.list(PODS, self.namespace, labels="app.kubernetes.io/name=slurmd")
+            new: dict[str, list[str]] = {}
             for pod in listed.items:
-                ready = pod.condition("Ready")
-                if ready is None or ready.status != "True" or pod.metadata.uid in known or pod.metadata.deletion_timestamp:
-                    continue
-                known.add(pod.metadata.uid)
+                ready, name = pod.condition("Ready"), pod.spec.hostname or pod.metadata.name
+                if ready is not None and ready.status == "True" and name not in known and pod.metadata.deletion_timestamp is None:
+                    known.add(name)
+                    new.setdefault(pod.metadata.labels["app.kubernetes.io/instance"], []).append(name)
+            for instance, names in new.items():
                 with contextlib.suppress(AlreadyDoneError):
-                    await self.slurm.nodes.create(_node_of(pod))
+                    await self.slurm.nodes.create(_nodes_of(instance, names))
             await asyncio.sleep(0.2)
 
     async def until(self, what: str, probe: Callable[[], Awaitable[object]], seconds: float = PATIENCE) -> None:
@@ -178,11 +180,10 @@ class Site:
         return "\n".join([*told, *there, *nodes, self.operator.log("run")[-6000:]])
 
 
-def _node_of(pod: Pod) -> NodeDescription:
-    instance = pod.metadata.labels["app.kubernetes.io/instance"]
-    name = pod.spec.hostname or pod.metadata.name
+def _nodes_of(instance: str, names: list[str]) -> NodeDescription:
+    """As slurmd tells itself: the NodeSet is a feature."""
     return NodeDescription(
-        name=name,
+        name=compress(sorted(names)),
         address="127.0.0.1",
         cpus=4,
         boards=1,

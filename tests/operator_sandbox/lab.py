@@ -131,10 +131,18 @@ async def open_lab(sandbox: Sandbox, name: str = "") -> AsyncIterator[Lab]:
         with suppress(ApiError):  # one that a manifest has made
             await kube.create(NAMESPACES.untyped, {"metadata": {"name": name}})
         lab = Lab(sandbox, kube, name)
-        yield lab
-        for kind in RESOURCES:
-            for found in (await kube.list(_resource(kind), name)).items:
-                if found["metadata"].get("finalizers"):
-                    await lab.patch(kind, found["metadata"]["name"], {"metadata": {"finalizers": None}})
+        try:
+            yield lab
+        finally:
+            await _empty(lab)
+            await kube.delete(NAMESPACES, name)
+
+
+async def _empty(lab: Lab) -> None:
+    """No operator may be there any more to let workers go."""
+    for kind in RESOURCES:
+        for found in (await lab.kube.list(_resource(kind), lab.namespace)).items:
+            if found["metadata"].get("finalizers"):
+                await lab.patch(kind, found["metadata"]["name"], {"metadata": {"finalizers": None}})
+            with suppress(NotFoundError):
                 await lab.delete(kind, found["metadata"]["name"])
-        await kube.delete(NAMESPACES, name)

@@ -138,20 +138,25 @@ def test_changes_of_files_are_applied_while_jobs_run(cluster: Cluster) -> None:
 
 
 def test_a_configuration_that_cannot_be_read_harms_nothing(cluster: Cluster) -> None:
-    """slurmctld goes on with the one before, the Controller says so, and once it is mended new workers start with it."""
+    """slurmctld goes on with the one before, the Controller says so, and workers that begin meanwhile get what slurmctld runs."""
     job = cluster.submit("sleep 600", "--nodelist=compute-0", "--ntasks=1")
     cluster.until_job(job, "RUNNING")
     before = cluster.get("pod", "slurm-controller-0")
     extra = cluster.get("controller", "slurm")["spec"]["extraConf"]
-    cluster.patch("controller", "slurm", {"spec": {"extraConf": f"{extra}SchedulerTyp=sched/backfill\n"}})
+    cluster.patch("controller", "slurm", {"spec": {"extraConf": f"{extra}SlurmctldDebug=loud\n"}})
     cluster.until("the Controller said so", lambda: cluster.condition("controller", "slurm", "Degraded")[0] == "True")
     assert cluster.job(job)["JobState"] == "RUNNING"
-    cluster.patch("controller", "slurm", {"spec": {"extraConf": extra}})
-    cluster.until("it was as written again", lambda: cluster.condition("controller", "slurm", "Degraded")[0] == "False")
+    cluster.until(
+        "the files were those before", lambda: "SlurmctldDebug=loud" not in cluster.get("configmap", "slurm-config")["data"]["slurm.conf"]
+    )
+    cluster.until("all daemons ran them", lambda: cluster.condition("controller", "slurm", "Ready")[0] == "True")
+    assert cluster.condition("controller", "slurm", "Degraded")[0] == "True"
     cluster.kubectl("delete", "pod", "compute-1")
     cluster.until(
         "a new worker took a job", lambda: cluster.login("srun", "--immediate=2", "--nodelist=compute-1", "hostname").strip() == "compute-1"
     )
+    cluster.patch("controller", "slurm", {"spec": {"extraConf": extra}})
+    cluster.until("it was as written again", lambda: cluster.condition("controller", "slurm", "Degraded")[0] == "False")
     after = cluster.get("pod", "slurm-controller-0")
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["status"]["containerStatuses"][0]["restartCount"] == before["status"]["containerStatuses"][0]["restartCount"]

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from slinky.kube import NODES, NotFoundError, TooManyRequestsError
+from slinky.kube import CLAIMS, EVENTS, NODES, PODS, NotFoundError, TooManyRequestsError
+from slinky.operator.nodesets.revisions import REVISIONS
 from slinky.sandbox.handle import Sandbox
 from tests.faults.proxy import FaultProxy
 from tests.operator_sandbox.kwok_site import CORDON, NODESETS, Site, a_site
@@ -25,8 +26,11 @@ async def scaled_to_zero_and_back_with_a_job(site: Site) -> None:
     await site.until_pods("sc", "sc-1")
     await site.until_states("sc-1", "DRAIN")
     assert await site.is_running(job)
-    _, message = await site.condition("sc", "Progressing")
-    assert f"job {job} " in message or "SlurmNotAnswering" not in message
+
+    async def named() -> bool:
+        return f"job {job} is on node sc-1" in (await site.condition("sc", "Progressing"))[1]
+
+    await site.until("the NodeSet named the job that it waits for", named)
     await site.slurm.jobs.cancel(job)
     await site.until_pods("sc")
     await site.change("sc", replicas=2)
@@ -83,6 +87,7 @@ async def cordoned_both_ways(site: Site) -> None:
     await site.until_pods("co", "co-0", "co-1")
     await site.until_states("co-0", "IDLE")
     await site.until_states("co-1", "IDLE")
+    await with_the_features_of_its_node(site, "co-0", "co")
     await site.slurm.nodes.drain(["co-0"], "bad disk")
 
     async def shown() -> bool:
@@ -102,12 +107,26 @@ async def cordoned_both_ways(site: Site) -> None:
     assert await site.is_running(job)
     await site.cordon(host, False)
     await site.until_states("co-1", without=("DRAIN",))
+    resumed = await site.node("co-1")
+    assert resumed is not None
+    assert not resumed.reason.startswith(OURS)
     assert "DRAIN" in await site.states("co-0")
-    await site.kube.patch(NODESETS, "co", {"spec": {"replicas": 2}}, site.namespace)
     await site.slurm.jobs.cancel(job)
     await site.cordon(host, True)
     await evicted_once_it_is_free(site, "co-1")
     await site.cordon(host, False)
+
+
+async def with_the_features_of_its_node(site: Site, name: str, nodeset: str) -> None:
+    host = (await site.pod(name)).spec.node_name
+    for said, wanted in (("nvme,ib", {"k8s/nvme", "k8s/ib", nodeset}), (None, {nodeset})):
+        await site.kube.patch(NODES, host, {"metadata": {"annotations": {"features.slinky.slurm.net/spec": said}}})
+
+        async def told(wanted: set[str] = wanted) -> bool:
+            node = await site.node(name)
+            return node is not None and set(node.features) == set(node.active_features) == wanted
+
+        await site.until(f"Slurm node {name} had features {wanted}", told)
 
 
 async def held_by_the_budget(site: Site, name: str) -> None:
@@ -164,6 +183,54 @@ async def following_nodes(site: Site) -> None:
         await site.kube.delete(NODES, name)
 
 
+async def given_a_deadline(site: Site) -> None:
+    await site.nodeset("dl", replicas=1, drainDeadlineSeconds=4, revisionHistoryLimit=2)
+    await site.until_states("dl-0", "IDLE")
+    first = (await site.pod("dl-0")).metadata.uid
+    await site.kube.delete(PODS, "dl-0", site.namespace)
+
+    async def anew() -> bool:
+        pod = await site.pod("dl-0")
+        return pod.metadata.uid != first and "SlurmNodeStateIdle" in {one.type for one in pod.status.conditions}
+
+    await site.until("a pod that somebody deleted was made anew", anew)
+    job = await site.job_on("dl-0")
+    await site.change("dl", replicas=0)
+    await site.until_pods("dl")
+
+    async def told() -> bool:
+        events = (await site.kube.list(EVENTS, site.namespace)).items
+        return any(event.reason == "DrainDeadlineExceeded" and f"job {job} is" in event.note for event in events)
+
+    await site.until("an Event named the job", told)
+    kept = (await site.kube.list(REVISIONS, site.namespace)).items
+    assert [one.revision for one in kept] == [1]
+    await site.slurm.jobs.cancel(job)
+
+
+async def with_claims(site: Site) -> None:
+    templates = [
+        {"metadata": {"name": "scratch"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    ]
+    policy = {"whenScaled": "Delete", "whenDeleted": "Retain"}
+    await site.nodeset("cl", replicas=2, volumeClaimTemplates=templates, persistentVolumeClaimRetentionPolicy=policy)
+    await site.until_states("cl-0", "IDLE")
+    await site.until_states("cl-1", "IDLE")
+
+    async def claims() -> set[str]:
+        listed = await site.kube.list(CLAIMS, site.namespace, labels="app.kubernetes.io/instance=cl")
+        return {claim.metadata.name for claim in listed.items if claim.metadata.deletion_timestamp is None}
+
+    assert await claims() == {"scratch-cl-0", "scratch-cl-1"}
+    await site.change("cl", replicas=1)
+    await site.until_pods("cl", "cl-0")
+
+    async def one_is_left() -> bool:
+        return await claims() == {"scratch-cl-0"}
+
+    await site.until("the claim of the worker that was scaled away was gone", one_is_left)
+
+
 async def test_workers_come_go_and_follow_and_no_job_is_lost(sandbox: Sandbox, namespace: str, tmp_path: Path) -> None:
     async with a_site(sandbox, namespace, tmp_path) as site:
         await asyncio.gather(
@@ -171,6 +238,8 @@ async def test_workers_come_go_and_follow_and_no_job_is_lost(sandbox: Sandbox, n
             updated_under_a_job_and_then_deleted(site),
             cordoned_both_ways(site),
             following_nodes(site),
+            given_a_deadline(site),
+            with_claims(site),
         )
 
 

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from slinky.kube import Client, from_kubeconfig
@@ -69,6 +70,7 @@ async def test_a_cluster_appears_is_mended_and_goes(sandbox: Sandbox, operator: 
         await asyncio.gather(mends(lab), follows(lab))
         await lab.until_there(*CHILDREN)
         assert {name: await lab.secret(name) for name in keys} == keys
+        await lab.until_said("RestApi", "r", "True")
         await lab.delete("Controller", "c")
         await lab.until_gone(*CHILDREN)
         await lab.until_said("RestApi", "r", "True", "ControllerNotFound")
@@ -77,7 +79,17 @@ async def test_a_cluster_appears_is_mended_and_goes(sandbox: Sandbox, operator: 
 
 
 async def mends(lab: Lab) -> None:
-    """What is not as it should be is made so again."""
+    """What is not as it should be is made so again, and what cannot be changed is replaced under its pods."""
+    pod = f"/api/v1/namespaces/{lab.namespace}/pods/c-controller-0"
+    before = msgspec.json.decode(await lab.kube.raw("GET", pod))["metadata"]["uid"]
+    await lab.patch("Controller", "c", {"spec": {"persistence": {"resources": {"requests": {"storage": "8Gi"}}}}})
+
+    async def replaced() -> bool:
+        claims = (await lab.get("StatefulSet", "c-controller")).get("spec", {}).get("volumeClaimTemplates", [])
+        return [claim["spec"]["resources"]["requests"]["storage"] for claim in claims] == ["8Gi"]
+
+    await lab.until("the StatefulSet had another claim", replaced)
+    assert msgspec.json.decode(await lab.kube.raw("GET", pod))["metadata"]["uid"] == before
     await lab.patch("StatefulSet", "c-controller", {"spec": {"replicas": 3}})
     await lab.patch("Service", "c-controller", {"spec": {"selector": {"app.kubernetes.io/name": "other"}}})
     await lab.patch("ConfigMap", "c-config", {"data": {"slurm.conf": "ClusterName=other\n"}})

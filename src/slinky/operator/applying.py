@@ -11,7 +11,19 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from slinky.kube import ApiError, Client, ConflictError, Key, KubeError, KubeObject, Meta, NotFoundError, PatchKind, Propagation
+from slinky.kube import (
+    ApiError,
+    Client,
+    ConflictError,
+    InvalidError,
+    Key,
+    KubeError,
+    KubeObject,
+    Meta,
+    NotFoundError,
+    PatchKind,
+    Propagation,
+)
 from slinky.operator.children import CHILD_KINDS, MANAGED_BY, MANAGER, Child, Owner, digest, fingerprint
 
 __all__ = ["Applied", "Applier", "ApplyError", "Children", "decorated", "is_as_applied", "surplus"]
@@ -20,6 +32,8 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 8
 WRITE_SECONDS = 20.0
+GONE_SECONDS = 0.1
+IMMUTABLE = "updates to statefulset spec"  # Kubernetes' own words
 
 Body = Mapping[str, Any]
 
@@ -112,7 +126,12 @@ class Applier:
         if not self._may_act():
             raise KubeError(f"{child} was not written: another process leads")
         async with self._turns:
-            answer = await self._send(child, body)
+            try:
+                answer = await self._send(child, body)
+            except InvalidError as error:
+                if seen is None or child.kind != "StatefulSet" or IMMUTABLE not in error.message:
+                    raise
+                answer = await self._anew(child, body, seen)
         known = memory.get(child)
         memory[child] = _Remembered(sent, fingerprint(answer))
         if seen is None and known is None:
@@ -132,6 +151,22 @@ class Applier:
             seconds=WRITE_SECONDS,
         )
         return msgspec.json.decode(answer, type=KubeObject).metadata
+
+    async def _anew(self, child: Child, body: Body, seen: Meta) -> Meta:
+        """What cannot be changed in a StatefulSet is changed by another one of that name; its pods and claims live on, and are taken over."""
+        log.info("%s has other fields that cannot be changed: it is made anew, and its pods live on", child)
+        resource = CHILD_KINDS[child.kind]
+        await self._kube.delete(resource, child.key.name, child.key.namespace, uid=seen.uid, propagation=Propagation.ORPHAN)
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                while True:
+                    try:
+                        await self._kube.get(resource, child.key.name, child.key.namespace)
+                    except NotFoundError:
+                        return await self._send(child, body)
+                    await asyncio.sleep(GONE_SECONDS)
+        except TimeoutError:
+            raise KubeError(f"{child} was deleted to be made anew, and is there still after {WRITE_SECONDS:g} s") from None
 
     async def _prune(self, owner: Owner, wanted: Iterable[Child]) -> list[Child]:
         deleted = []

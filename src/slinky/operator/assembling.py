@@ -21,7 +21,7 @@ from slinky.operator.objects.view import AccountingView, ClusterView, jwt_key, s
 from slinky.operator.relations import accounting_of, controller_of
 from slinky.operator.settings import ImageSettings, Settings
 from slinky.operator.trouble import Trouble
-from slinky.operator.validation import Neighbours, problems
+from slinky.operator.validation import Neighbours, Object, problems
 from slinky.operator.watching import Watches
 
 __all__ = ["Assembler", "with_image"]
@@ -79,9 +79,12 @@ class Assembler:
     def checked(self, type_: type[T], found: Written) -> T:
         """Read, and judged as the webhook would: there may be none. Raises Trouble."""
         result = self.read(type_, found)
-        if wrong := problems(result, self._settings, self.neighbours(found.metadata.namespace)):
-            raise Trouble(wrong[0].reason, "; ".join(map(str, wrong)), lasting=True)
+        self.check(result)
         return result
+
+    def check(self, found: Object) -> None:
+        if wrong := problems(found, self._settings, self.neighbours(found.metadata.namespace)):
+            raise Trouble(wrong[0].reason, "; ".join(map(str, wrong)), lasting=True)
 
     def neighbours(self, namespace: str) -> Neighbours:
         return Neighbours(self._all(Controller, namespace), self._all(NodeSet, namespace), self._all(LoginSet, namespace))
@@ -115,12 +118,12 @@ class Assembler:
         """Raises Trouble where a file or key that it needs is not there."""
         namespace = controller.metadata.namespace
         accounting = self._accounting(controller)
-        nodesets, logins = self._members(NodeSet, controller), self._members(LoginSet, controller)
+        nodesets, logins = self.members(NodeSet, controller), self.members(LoginSet, controller)
         return ClusterView(
             controller=controller,
             accounting=accounting,
             nodesets=nodesets,
-            restapis=self._members(RestApi, controller),
+            restapis=self.members(RestApi, controller),
             loginsets=logins,
             files={each: await self._file(each, namespace) for each in referenced_files(controller)},
             digests=await self.digests(namespace, self._secrets(controller, accounting, nodesets, logins), optional=True),
@@ -176,7 +179,8 @@ class Assembler:
             raise Trouble("AccountingUnreadable", f"Accounting {reference.name} cannot be read: see its status", lasting=True)
         return known
 
-    def _members(self, type_: type[T], controller: Controller) -> tuple[T, ...]:
+    def members(self, type_: type[T], controller: Controller) -> tuple[T, ...]:
+        """Those that belong to a Controller. Raises Trouble where a NodeSet cannot be read, and never could."""
         kind, namespace = type_.__name__, controller.metadata.namespace
         members: list[T] = []
         for found in sorted(self._watches.kinds[kind].list(namespace), key=lambda each: each.metadata.name):

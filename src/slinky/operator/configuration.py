@@ -17,7 +17,7 @@ from slinky.operator.conf.slurm import slurm_conf
 from slinky.operator.objects.controller import referenced_files
 from slinky.operator.objects.view import ClusterView
 
-__all__ = ["MARK", "all_files", "bundled", "mark_in", "marked"]
+__all__ = ["MARK", "all_files", "bundled", "confirmed_config", "confirmed_copy", "mark_in", "marked", "with_files"]
 
 MARK = "slinky_configuration"
 LENGTH = 16
@@ -46,8 +46,28 @@ def bundled(objects: Sequence[dict[str, Any]], view: ClusterView) -> list[dict[s
     return [_bundled(found, view, given) for found in objects]
 
 
+def confirmed_config(name: str) -> str:
+    """The ConfigMap with the configuration that all daemons were last seen to run: what is gone back to where slurmctld refuses another."""
+    return f"{names.config(name)}-confirmed"
+
+
+def confirmed_copy(objects: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """Of the configuration among `objects`."""
+    config = next(each for each in objects if _is_config(each, name))
+    return {**config, "metadata": {**config["metadata"], "name": confirmed_config(name)}}
+
+
+def with_files(objects: Sequence[Mapping[str, Any]], name: str, files: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    """The same, with another configuration."""
+    return [{**each, "data": dict(files)} if _is_config(each, name) else each for each in objects]
+
+
+def _is_config(found: Mapping[str, Any], name: str) -> bool:
+    return bool(found["kind"] == "ConfigMap" and found["metadata"]["name"] == names.config(name))
+
+
 def _bundled(found: dict[str, Any], view: ClusterView, given: frozenset[str]) -> dict[str, Any]:
-    if found["kind"] == "ConfigMap" and found["metadata"]["name"] == names.config(view.name):
+    if _is_config(found, view.name):
         return {**found, "data": all_files(view)}
     if found["kind"] != "StatefulSet":
         return found

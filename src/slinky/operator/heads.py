@@ -9,9 +9,9 @@ from slinky.kube import Key
 from slinky.operator import labels, names
 from slinky.operator.applying import ApplyError, Body
 from slinky.operator.assembling import Assembler
-from slinky.operator.children import Owner
+from slinky.operator.children import Child, Owner
 from slinky.operator.conditions import DEGRADED, PROGRESSING, READY, Standing, broken, settled, under_way
-from slinky.operator.configuration import bundled, marked
+from slinky.operator.configuration import bundled, confirmed_config, confirmed_copy, mark_in, marked, with_files
 from slinky.operator.keys import host_keys, random_key
 from slinky.operator.kinds import Accounting, Controller, LoginSet, RestApi, Written
 from slinky.operator.objects.accounting import accounting_objects
@@ -20,7 +20,7 @@ from slinky.operator.objects.loginset import login_objects
 from slinky.operator.objects.restapi import restapi_objects
 from slinky.operator.objects.secrets import host_keys_secret, jwt_key_secret, slurm_key_secret
 from slinky.operator.objects.view import ClusterView, jwt_key, slurm_key
-from slinky.operator.reconfiguring import Progress, Reconfiguring
+from slinky.operator.reconfiguring import REFUSED, REFUSED_SECONDS, Progress, Reconfiguring
 from slinky.operator.relations import Place
 from slinky.operator.site import Site
 from slinky.operator.standings import PodTrouble, pod_trouble, standing_of
@@ -57,9 +57,9 @@ class Heads:
             self._reconfiguring.forget(key)
             await self._site.clusters.drop(key)
 
-    async def _apply(self, kind: str, found: Written, objects: Sequence[Body]) -> None:
+    async def _apply(self, kind: str, found: Written, objects: Sequence[Body], kept: Sequence[Child] = ()) -> None:
         try:
-            applied = await self._site.applier.apply(objects, owner_of(kind, found))
+            applied = await self._site.applier.apply(objects, owner_of(kind, found), kept=kept)
         except ApplyError as error:
             raise Trouble("Refused", f"Kubernetes refuses {error}") from error
         self._site.statuses.made(kind, found, applied)
@@ -67,25 +67,45 @@ class Heads:
     # Controller
 
     async def _controller(self, found: Written) -> None:
-        site, controller = self._site, self._assembler.checked(Controller, found)
+        site, controller = self._site, self._assembler.read(Controller, found)
+        await self._slurm(controller)  # first, so that workers are cared for whatever is wrong with the rest
+        self._assembler.check(controller)
         await self._keys(controller)
         view, configuration = marked(await self._assembler.view(controller))
         objects: Sequence[Body] = bundled(controller_objects(view.controller, view), view)
         if not view.restapis:
             objects = [_restarting(each, configuration) for each in objects]
-        await self._apply("Controller", found, objects)
-        await self._slurm(controller, view)
+        name, running = controller.metadata.name, self._reconfiguring.confirmed(found.key)
+        before = await self._before(found.key, configuration)
+        if before is not None:
+            objects = with_files(objects, name, before)
+        if configuration in (running, controller.status.configuration if running is None else ""):
+            objects = [*objects, confirmed_copy(objects, name)]
+        await self._apply("Controller", found, objects, kept=[Child("ConfigMap", Key(found.metadata.namespace, confirmed_config(name)))])
         if controller.spec.external:
             await site.statuses.say("Controller", found, self._external(found.key))
             return
         workload = site.watches.stateful_sets.get(names.controller(controller.metadata.name), controller.metadata.namespace)
         pods = standing_of(workload, "slurmctld", self._pod_trouble("slurmctld", found))
-        progress = self._reconfiguring.want(found.key, configuration, controller.status.configuration)
+        wanted = configuration if before is None else mark_in(before["slurm.conf"])
+        progress = self._reconfiguring.want(found.key, wanted, controller.status.configuration)
         standing = self._controller_standing(pods, view, progress, found.key)
+        if before is not None:
+            standing = broken("ConfigurationRefused", REFUSED, ready=standing[READY].status)
+            site.look_later(Place(found.metadata.namespace, "Controller", name), REFUSED_SECONDS + 1.0)
         confirmed = progress.confirmed
-        if confirmed == configuration != controller.status.configuration:
-            site.statuses.event("Controller", found, "ConfigurationApplied", f"all daemons run configuration {configuration}")
-        await site.statuses.say("Controller", found, standing, **({"configuration": confirmed} if confirmed else {}))
+        if confirmed == wanted != controller.status.configuration:
+            site.statuses.event("Controller", found, "ConfigurationApplied", f"all daemons run configuration {wanted}")
+        await site.statuses.say("Controller", found, standing, configuration=confirmed)
+
+    async def _before(self, key: Key, configuration: str) -> Mapping[str, str] | None:
+        """The files to go back to, where slurmctld refuses this configuration: it would hand them out to workers all the same, and could not begin anew itself."""
+        if not self._reconfiguring.is_refused(key, configuration):
+            return None
+        held = await self._site.watches.files.content("ConfigMap", confirmed_config(key.name), key.namespace)
+        if held is None or self._reconfiguring.is_refused(key, mark_in(held.data.get("slurm.conf"))):
+            return None
+        return held.data
 
     async def _keys(self, controller: Controller) -> None:
         """Those that nobody has given; of an external cluster they have to be."""
@@ -99,11 +119,11 @@ class Heads:
         if spec.jwt_reference is None and not spec.external:
             await keys.ensure(meta.namespace, names.jwt_key_secret(meta.name), lambda: jwt_key_secret(controller, random_key()))
 
-    async def _slurm(self, controller: Controller, view: ClusterView) -> None:
+    async def _slurm(self, controller: Controller) -> None:
         """A client for as long as there is a RestApi to speak to."""
         site, namespace, name = self._site, controller.metadata.namespace, controller.metadata.name
         key = Key(namespace, name)
-        living = [each for each in view.restapis if each.metadata.deletion_timestamp is None]
+        living = [each for each in self._assembler.members(RestApi, controller) if each.metadata.deletion_timestamp is None]
         secret, place = jwt_key(controller)
         content = await site.watches.files.content("Secret", secret, namespace)
         signing = content.bytes_of(place) if content else None
@@ -174,10 +194,11 @@ class Heads:
             return
         view = await self._assembler.accounting_view(accounting)
         storage, namespace = accounting.spec.storage_config, accounting.metadata.namespace
-        password = b""
+        password = ""
         if storage is not None and storage.password_key_ref is not None:
-            password = await site.secret_key(storage.password_key_ref.name, storage.password_key_ref.key or "password", namespace)
-        await self._apply("Accounting", found, accounting_objects(accounting, view, password.decode().rstrip("\n")))
+            content = await site.secret_key(storage.password_key_ref.name, storage.password_key_ref.key or "password", namespace)
+            password = content.decode(errors="replace").rstrip("\n")
+        await self._apply("Accounting", found, accounting_objects(accounting, view, password))
         if view.slurm_key is None or view.jwt_key is None:
             raise Trouble("NoKey", "it names no keys, and no Controller refers to it whose keys it could have", waiting=True)
         workload = site.watches.stateful_sets.get(names.accounting(accounting.metadata.name), namespace)

@@ -13,6 +13,7 @@ from slinky.kube import Backoff, Change, Key, KubeError, KubeMetrics, KubeObject
 from slinky.operator import labels
 from slinky.operator.assembling import Assembler
 from slinky.operator.conditions import READY, broken, under_way
+from slinky.operator.conf.text import UnwritableValueError
 from slinky.operator.files import UnreadableError
 from slinky.operator.heads import Heads
 from slinky.operator.kinds import GROUP, Token, Written
@@ -153,6 +154,8 @@ class Passes:
                 await self._say_broken(place, found, trouble.reason, trouble.message)
             if not trouble.lasting:
                 raise
+        except UnwritableValueError as error:
+            await self._say_broken(place, found, "InvalidSpec", str(error))
         except UnreadableError as error:
             await self._say_broken(place, found, "NamespaceUnreadable", str(error))
             raise

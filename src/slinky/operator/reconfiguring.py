@@ -9,16 +9,18 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from slinky.kube import PODS, Backoff, Key, NotFoundError, WorkQueue
 from slinky.operator import names
 from slinky.operator.clusters import Cluster
 from slinky.operator.configuration import mark_in
+from slinky.operator.kinds import CONTROLLERS
 from slinky.operator.site import Site
 from slinky.slurm import Node, RefusedError, SlurmError, UnsupportedError
 
-__all__ = ["ANNOTATION", "Progress", "Reconfiguring", "Step", "began", "behind", "next_step", "started"]
+__all__ = ["ANNOTATION", "REFUSED", "REFUSED_SECONDS", "Progress", "Reconfiguring", "Step", "began", "behind", "next_step", "started"]
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +28,11 @@ ANNOTATION = "slinky.slurm.net/configuration"  # on slurmctld's pod: what the ku
 FILES_SECONDS = 1.5  # what a kubelet takes, as a rule, to bring the files once it was told
 AGAIN = Backoff(first=3.0, most=60.0, factor=1.6)
 LOOK_SECONDS = 1.0
+SURE = 4
 SOON, SELDOM_SECONDS = 5, 5.0  # after so many times it will not be a matter of seconds
 DAEMON_SECONDS = 20.0  # how long slurmds may take before slurmctld is asked once more
 WORKERS = 16
+REFUSED_SECONDS = 600.0  # then it is tried again: a name that did not resolve may do so now
 NO_PARTICULAR_ERROR = -1  # Slurm's word for a file that it cannot read
 REFUSED = "slurmctld cannot read the configuration as written, and goes on with the one before; its log says which line"
 
@@ -97,13 +101,14 @@ def behind(before: Mapping[str, int], nodes: Mapping[str, Node]) -> frozenset[st
     return frozenset(name for name, moment in before.items() if now.get(name) == moment)
 
 
-def next_step(progress: Progress, pod: str, now: float) -> tuple[Step, float]:
-    """What is to be done, and after how many seconds to look again. `pod` is the UID of slurmctld's."""
-    if progress.running == progress.wanted and (progress.is_done or (progress.asked and not progress.late)):
+def next_step(progress: Progress, pod: str, now: float, told: str = "") -> tuple[Step, float]:
+    """What is to be done, and after how many seconds to look again. `pod` is the UID of slurmctld's, `told` the configuration that its kubelet was last told of."""
+    if progress.running == progress.wanted and (progress.is_done or (progress.asked and not progress.late and not progress.refused)):
         return Step.DONE, 0.0  # what is seen counts, also where the answer to a request was lost
     if not progress.tells and progress.asked >= 2 and not progress.late:
         return Step.DONE, 0.0
-    if progress.running != progress.wanted and pod and progress.touched != f"{pod} {progress.wanted}":
+    has_files = progress.running == progress.wanted and told in ("", progress.wanted)
+    if not has_files and pod and progress.touched != f"{pod} {progress.wanted}":
         return Step.TOUCH, FILES_SECONDS
     if progress.touched_at and now < progress.touched_at + FILES_SECONDS and not progress.asked:
         return Step.WAIT, progress.touched_at + FILES_SECONDS - now
@@ -125,6 +130,7 @@ class Reconfiguring:
         self._site = site
         self._told = told
         self._progress: dict[Key, Progress] = {}
+        self._refused: dict[Key, dict[str, float]] = {}  # and when
         self.queue: WorkQueue[Key] = WorkQueue(expected=(SlurmError,), backoff=Backoff(first=1.0, most=30.0))
 
     def want(self, key: Key, wanted: str, confirmed: str) -> Progress:
@@ -138,6 +144,20 @@ class Reconfiguring:
 
     def forget(self, key: Key) -> None:
         self._progress.pop(key, None)
+        self._refused.pop(key, None)
+
+    def confirmed(self, key: Key) -> str | None:
+        """What all daemons were last seen to run; None where nothing is known here."""
+        progress = self._progress.get(key)
+        return progress.confirmed if progress else None
+
+    def is_refused(self, key: Key, configuration: str) -> bool:
+        """Whether slurmctld could not read it, not long ago."""
+        held = self._refused.get(key, {})
+        for refused, moment in list(held.items()):
+            if self._now() > moment + REFUSED_SECONDS:
+                del held[refused]
+        return configuration in held
 
     def look(self, key: Key) -> None:
         """Something changed: slurmctld's pod, or Slurm is there again."""
@@ -182,9 +202,10 @@ class Reconfiguring:
             self.queue.add_after(key, max(wait, 0.1))
 
     async def _advance(self, key: Key, progress: Progress, cluster: Cluster) -> float:
-        await self._see(progress, cluster)
         pod = self._site.watches.pods.get(names.controller_host(key.name), key.namespace)
-        step, wait = next_step(progress, pod.metadata.uid if pod else "", self._now())
+        told = pod.metadata.annotations.get(ANNOTATION, "") if pod else ""
+        await self._see(progress, cluster, first=not told)
+        step, wait = next_step(progress, pod.metadata.uid if pod else "", self._now(), told)
         match step:
             case Step.DONE:
                 progress.confirmed, progress.problem, progress.refused = progress.wanted, "", False
@@ -196,7 +217,8 @@ class Reconfiguring:
                 pass
         return wait
 
-    async def _see(self, progress: Progress, cluster: Cluster) -> None:
+    async def _see(self, progress: Progress, cluster: Cluster, *, first: bool) -> None:
+        """`first`: slurmctld has read its files once, at its start."""
         try:
             progress.running = mark_in((await cluster.slurm.conf()).values.get("SlurmctldParameters"))
         except UnsupportedError:
@@ -206,7 +228,7 @@ class Reconfiguring:
             progress.late = behind(progress.before, cluster.nodes)
         elif progress.running == progress.wanted and not progress.is_done:
             await cluster.look()
-            if all(node.is_external for node in cluster.nodes.values()):
+            if first and all(node.is_external for node in cluster.nodes.values()):
                 progress.asked = 1  # there is no slurmd that could run anything else
         progress.problem = REFUSED if progress.refused else ""
 
@@ -222,6 +244,8 @@ class Reconfiguring:
     async def _ask(self, key: Key, progress: Progress, cluster: Cluster) -> None:
         await cluster.look()
         progress.before = began(cluster.nodes)
+        if not progress.asked:
+            await self._not_confirmed(key, progress)
         progress.asked += 1
         progress.asked_at = self._now()
         log.info("Slurm of %s is asked to reconfigure, time %d for %s", key, progress.asked, progress.wanted)
@@ -232,8 +256,21 @@ class Reconfiguring:
             if not isinstance(error, RefusedError) and error.number != NO_PARTICULAR_ERROR:
                 raise
             progress.problem, progress.refused = REFUSED, True
+            self._note_refusal(key, progress)
         progress.asked_at = self._now()
         progress.late = behind(progress.before, cluster.nodes)
+
+    def _note_refusal(self, key: Key, progress: Progress) -> None:
+        """Where another was refused just before, its files may be there still: then it takes several times to be sure."""
+        held = self._refused.setdefault(key, {})
+        if progress.asked >= SURE or all(each == progress.wanted for each in held):
+            held[progress.wanted] = self._now()
+
+    async def _not_confirmed(self, key: Key, progress: Progress) -> None:
+        """From here on it is not known what the daemons run until it is seen, also for who comes after us: a slurmctld that refuses a configuration goes on, and hands it out to slurmds all the same."""
+        progress.confirmed = ""
+        with suppress(NotFoundError):
+            await self._site.kube.patch(CONTROLLERS, key.name, {"status": {"configuration": ""}}, key.namespace, subresource="status")
 
     @staticmethod
     def _now() -> float:

@@ -75,6 +75,11 @@ def test_a_broken_old_worker_with_jobs_is_drained_and_not_deleted() -> None:
     assert names(acts, DeletePod) == []
 
 
+def test_a_template_that_is_not_known_replaces_nobody() -> None:
+    acts = plan(scene(a_nodeset(replicas=1), [a_pod(0, revision="old")], [in_slurm("workers-0")], revision=""))
+    assert names(acts, Drain) == names(acts, DeletePod) == []
+
+
 def test_on_delete_replaces_nobody() -> None:
     acts = plan(scene(a_nodeset(replicas=1, updateStrategy={"type": "OnDelete"}), [a_pod(0, revision="old")], [in_slurm("workers-0")]))
     assert names(acts, Drain) == names(acts, DeletePod) == []

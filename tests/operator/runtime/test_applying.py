@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.kube import ConnectionFailedError, InvalidError, Key, KubeError, Meta, Resource
+from slinky.kube import ConnectionFailedError, InvalidError, Key, KubeError, Meta, NotFoundError, Resource
 from slinky.kube.errors import Status
 from slinky.kube.objects import OwnerReference
 from slinky.operator.applying import Applier, ApplyError, decorated, surplus
@@ -55,11 +55,16 @@ class Server:
             owner_references=(OwnerReference(uid=OWNER.uid, controller=True),),
         )
 
+    async def get(self, resource: Resource[Any], name: str, namespace: str) -> None:
+        if not any(each.key == Key(namespace, name) for each in self.held):
+            raise NotFoundError("GET", resource.path(namespace, name), Status(code=404, message="gone"))
+
     async def delete(self, resource: Resource[Any], name: str, namespace: str, *, uid: str, **_: Any) -> None:
         child = next(each for each in self.held if each.key == Key(namespace, name))
         assert self.held[child].uid == uid and resource.plural
         del self.held[child]
         self.writes.append(f"-{name}")
+        self.refuses.pop(name, None)
 
 
 @pytest.fixture
@@ -123,6 +128,25 @@ async def test_where_one_is_refused_the_others_are_applied_and_nothing_goes(serv
     with pytest.raises(ApplyError, match="ConfigMap c-config: data: too long"):
         await ours.apply([{**CONFIG, "data": {"slurm.conf": "x"}}, {**SERVICE, "metadata": {"name": "other"}}], OWNER)
     assert {child.key.name for child in server.held} == {"c-config", "c-controller", "other"}
+
+
+async def test_a_stateful_set_that_cannot_be_changed_is_made_anew_and_its_pods_live_on(server: Server) -> None:
+    ours = applier(server)
+    stateful = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "c-controller"}, "spec": {"serviceName": "a"}}
+    await ours.apply([stateful], OWNER)
+    words = "spec: Forbidden: updates to statefulset spec for fields other than 'replicas' … are forbidden"
+    server.refuses["c-controller"] = InvalidError("PATCH", "/x", Status(code=422, message=words))
+    applied = await ours.apply([{**stateful, "spec": {"serviceName": "b"}}], OWNER)
+    assert [child.key.name for child in applied.changed] == ["c-controller"]
+    assert server.writes == ["c-controller", "-c-controller", "c-controller"]
+
+
+async def test_a_stateful_set_of_somebody_else_is_left_alone(server: Server) -> None:
+    words = "spec: Forbidden: updates to statefulset spec for fields other than 'replicas' … are forbidden"
+    server.refuses["c-controller"] = InvalidError("PATCH", "/x", Status(code=422, message=words))
+    with pytest.raises(ApplyError, match="Forbidden"):
+        await applier(server).apply([{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "c-controller"}}], OWNER)
+    assert not server.writes
 
 
 async def test_a_server_that_cannot_be_asked_is_no_refusal(server: Server) -> None:

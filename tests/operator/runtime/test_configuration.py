@@ -7,7 +7,7 @@ import msgspec
 
 from slinky.kube import Meta
 from slinky.operator.conf.slurm import slurm_conf
-from slinky.operator.configuration import MARK, all_files, bundled, mark_in, marked
+from slinky.operator.configuration import MARK, all_files, bundled, confirmed_copy, mark_in, marked, with_files
 from slinky.operator.kinds import Controller, ControllerSpec, NameReference
 from slinky.operator.objects.controller import controller_objects
 from slinky.operator.objects.view import ClusterView
@@ -77,3 +77,15 @@ def test_the_view_keeps_what_was_written() -> None:
     found, _ = marked(view(extra_conf="MaxJobCount=5"))
     assert found.controller.spec.extra_conf.startswith("MaxJobCount=5\n")
     assert msgspec.structs.replace(found.controller.spec, extra_conf="") == msgspec.structs.replace(view().controller.spec, extra_conf="")
+
+
+def test_what_was_confirmed_is_kept_beside_and_can_be_gone_back_to() -> None:
+    found, digest = marked(view())
+    objects = bundled(controller_objects(found.controller, found), found)
+    copy = confirmed_copy(objects, "c")
+    assert copy["metadata"]["name"] == "c-config-confirmed" and mark_in(copy["data"]["slurm.conf"]) == digest
+    other, _ = marked(view(extra_conf="SchedulerTyp=x\n"))
+    back = with_files(bundled(controller_objects(other.controller, other), other), "c", copy["data"])
+    config = next(each for each in back if each["metadata"]["name"] == "c-config")
+    assert config["data"] == copy["data"]
+    assert [each["kind"] for each in back] == [each["kind"] for each in objects]

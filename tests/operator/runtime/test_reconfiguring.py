@@ -61,6 +61,35 @@ def test_a_slurm_that_cannot_say_what_it_runs_is_asked_twice() -> None:
     assert next_step(progress, "pod", 101.0)[0] is Step.DONE
 
 
+def test_a_refused_configuration_is_never_done_and_asked_for_ever_more_rarely() -> None:
+    progress, waits, clock = Progress("bad", running="good", touched="pod bad", touched_at=1.0), [], 10.0
+    for _ in range(400):
+        step, wait = next_step(progress, "pod", clock)
+        assert step is not Step.DONE
+        if step is Step.ASK:
+            waits.append(clock - progress.asked_at)
+            progress.asked, progress.asked_at, progress.refused = progress.asked + 1, clock, True
+        clock += max(wait, 0.1)
+    rounded = [round(each) for each in waits[1:]]
+    assert rounded == sorted(rounded) and rounded[-1] == 60
+
+
+def test_what_runs_already_is_asked_for_all_the_same_where_it_was_not_confirmed() -> None:
+    """After a refusal slurmctld hands out what it refused, until it is asked again with files that it can read."""
+    assert next_step(Progress("good", confirmed="", running="good"), "pod", 0.0)[0] is Step.ASK
+
+
+def test_going_back_to_what_runs_brings_its_files_back_first() -> None:
+    """The files of the one that was refused are in the pod still."""
+    progress = Progress("good", confirmed="", running="good")
+    assert next_step(progress, "pod", 10.0, told="bad")[0] is Step.TOUCH
+    progress.touched, progress.touched_at = "pod good", 10.0
+    assert next_step(progress, "pod", 10.5, told="good")[0] is Step.WAIT
+    assert next_step(progress, "pod", 12.0, told="good")[0] is Step.ASK
+    progress.asked, progress.asked_at = 1, 12.0
+    assert next_step(progress, "pod", 12.5, told="good")[0] is Step.DONE
+
+
 @dataclass
 class Played:
     """A cluster whose kubelet takes its time, and whose slurmds may miss a call."""

@@ -3,7 +3,8 @@
 What must stay true: an act names the very object it is about (a pod by its uid); doing one twice does no harm.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 __all__ = [
@@ -22,7 +23,13 @@ __all__ = [
     "SetFeatures",
     "SetTopology",
     "Tell",
+    "in_order",
 ]
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """As people count, n2 before n10: Slurm's hostlists are short then."""
+    return tuple(sorted(names, key=lambda name: [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]))
 
 
 @dataclass(frozen=True, slots=True)

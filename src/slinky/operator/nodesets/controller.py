@@ -89,16 +89,17 @@ class NodeSets:
         if deleted and marks.FINALIZER not in found.metadata.finalizers:
             self._memories.pop(found.metadata.uid, None)
             return
-        nodeset = self._leaving(found) if deleted else self._assembler.read(NodeSet, found)
-        view = None if deleted else await self._view(nodeset)
+        nodeset, view, trouble = (self._leaving(found), None, None) if deleted else await self._made_of(found)
         if view is not None:
             await self._prepare(found, nodeset, view)
         snapshot = await self._snapshot(nodeset, view)
-        if nodeset.spec.revision_history_limit and not deleted:
+        if nodeset.spec.revision_history_limit and view is not None:
             await self._keep_history(snapshot)
         acts = plan(snapshot)
+        if view is None:
+            acts = [act for act in acts if not isinstance(act, CreatePod | CreateClaim)]
         carrier = await self._carry_out(found, snapshot, acts, view)
-        await self._report(found, snapshot, acts, carrier)
+        await self._report(found, snapshot, acts, carrier, trouble)
 
     # What it is made of
 
@@ -110,14 +111,22 @@ class NodeSets:
             spec = msgspec.convert({"controllerRef": {"name": controller_of(found)}}, NodeSetSpec)
             return NodeSet(metadata=found.metadata, spec=spec)
 
-    async def _view(self, nodeset: NodeSet) -> ClusterView:
-        """Raises Trouble also where the cluster's key is not there: a worker's revision has its digest, and must not change for its absence."""
-        namespace = nodeset.metadata.namespace
-        view = await self._assembler.view(self._assembler.controller(nodeset.spec.controller_ref.name, namespace))
-        secret, _ = slurm_key(view.controller)
-        if not view.digest(secret):
-            raise Trouble("SecretNotFound", f"there is no Secret {secret} in namespace {namespace}")
-        return view
+    async def _made_of(self, found: Written) -> tuple[NodeSet, ClusterView | None, Trouble | None]:
+        """The view is None where something is wrong with the NodeSet or the cluster: its workers are cared for as they are, and none is made or replaced. Raises Trouble where not even that can be."""
+        namespace = found.metadata.namespace
+        try:
+            nodeset = self._assembler.checked(NodeSet, found)
+            view = await self._assembler.view(self._assembler.controller(nodeset.spec.controller_ref.name, namespace))
+            secret, _ = slurm_key(view.controller)
+            if not view.digest(secret):  # a worker's revision has it, and must not change for its absence
+                raise Trouble("SecretNotFound", f"there is no Secret {secret} in namespace {namespace}")
+        except Trouble as trouble:
+            controller = self._assembler.controller(controller_of(found), namespace)
+            held = next((one for one in self._assembler.members(NodeSet, controller) if one.metadata.uid == found.metadata.uid), None)
+            if held is None:
+                raise
+            return held, None, trouble
+        return nodeset, view, None
 
     async def _prepare(self, found: Written, nodeset: NodeSet, view: ClusterView) -> None:
         if marks.FINALIZER not in found.metadata.finalizers:
@@ -233,17 +242,17 @@ class NodeSets:
             await self._finalizers(found, [each for each in found.metadata.finalizers if each != marks.FINALIZER])
         return carrier
 
-    async def _report(self, found: Written, snapshot: Snapshot, acts: list[Act], carrier: Carrier) -> None:
+    async def _report(self, found: Written, snapshot: Snapshot, acts: list[Act], carrier: Carrier, trouble: Trouble | None) -> None:
         for reason, note in told_of(acts, carrier.created, carrier.deleted):
             self._site.statuses.event("NodeSet", found, reason, note)
         choice = choose(snapshot)
         said = standing(snapshot, choice)
-        if carrier.problems:
-            first = carrier.problems[0]
-            said = broken(first.reason, first.message, ready=said["Ready"].status)
+        if wrong := trouble or next(iter(carrier.problems), None):
+            said = broken(wrong.reason, wrong.message, ready=said["Ready"].status)
         if not any(isinstance(act, LetGo) for act in acts):
             await self._site.statuses.say("NodeSet", found, said, **numbers(snapshot, choice))
-        if said["Progressing"].status or choice.going or carrier.problems or self._memories[snapshot.nodeset.metadata.uid].is_waiting:
+        comes_again = wrong is not None and not wrong.lasting
+        if said["Progressing"].status or choice.going or comes_again or self._memories[snapshot.nodeset.metadata.uid].is_waiting:
             self.queue.add_after(found.key, UNSETTLED_SECONDS)
 
     async def _say_broken(self, found: Written, trouble: Trouble) -> None:

@@ -9,7 +9,7 @@ import datetime as dt
 from collections.abc import Iterator
 
 from slinky.operator.nodesets import marks
-from slinky.operator.nodesets.acts import Act, Drain, Resume
+from slinky.operator.nodesets.acts import Act, Drain, Resume, in_order
 from slinky.operator.nodesets.choice import Cause, Choice, live
 from slinky.operator.nodesets.drains import is_out_of_use
 from slinky.operator.nodesets.reasons import by_hand, of_cause, of_node
@@ -35,9 +35,9 @@ def cordons(snapshot: Snapshot, choice: Choice) -> Iterator[Act]:
             drains.setdefault(reason, []).append(worker.hostname)
         elif not reason and _is_ours_to_undo(worker.slurm) and worker.is_ready:
             resumed.append(worker.hostname)
-    yield from (Drain(tuple(sorted(names)), reason) for reason, names in sorted(drains.items()))
+    yield from (Drain(in_order(names), reason) for reason, names in sorted(drains.items()))
     if resumed:
-        yield Resume(tuple(sorted(resumed)))
+        yield Resume(in_order(resumed))
 
 
 def cordon_marks(snapshot: Snapshot, worker: Worker, choice: Choice) -> dict[str, str | None]:

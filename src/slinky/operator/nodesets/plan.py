@@ -73,7 +73,7 @@ class JobsNeeded(enum.IntEnum):
     """How lately jobs have to have been asked for."""
 
     NOT = 0
-    LATELY = 1  # to rank by: half a minute does no harm
+    LATELY = 1  # to rank by, and to name what is waited for: half a minute does no harm
     NOW = 2  # after the nodes were: a pod's life hangs on it
 
 
@@ -88,7 +88,8 @@ def jobs_needed(snapshot: Snapshot) -> JobsNeeded:
         matters = worker.uid in choice.going or _is_protected(worker)
         if matters and not worker.is_leaving and may_go(worker, snapshot).verdict is Verdict.LOOK:
             return JobsNeeded.NOW
-    if choice.was_chosen and any(worker.slurm is not None and worker.slurm.is_busy for worker in snapshot.workers):
+    busy = [worker for worker in snapshot.workers if worker.slurm is not None and worker.slurm.is_busy]
+    if busy and (choice.was_chosen or any(worker.uid in choice.going for worker in busy)):
         return JobsNeeded.LATELY
     return JobsNeeded.NOT
 

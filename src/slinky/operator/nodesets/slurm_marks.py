@@ -11,7 +11,7 @@ import msgspec
 
 from slinky.operator.kinds.nodeset import Prune
 from slinky.operator.nodesets import marks
-from slinky.operator.nodesets.acts import Act, DeleteSlurmNode, SetComment, SetFeatures, SetTopology
+from slinky.operator.nodesets.acts import Act, DeleteSlurmNode, SetComment, SetFeatures, SetTopology, in_order
 from slinky.operator.nodesets.choice import live
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 from slinky.operator.objects.worker_names import host_name
@@ -82,7 +82,7 @@ def _topologies(snapshot: Snapshot, workers: list[Worker]) -> Iterator[Act]:
         if topology and worker.slurm is not None and not _is_at(worker.slurm, topology):
             wanted[topology].append(worker.hostname)
     for topology, names in sorted(wanted.items()):
-        yield from _unless_refused(snapshot, SetTopology(tuple(sorted(names)), topology))
+        yield from _unless_refused(snapshot, SetTopology(in_order(names), topology))
 
 
 def _is_at(node: SlurmNode, topology: str) -> bool:
@@ -109,7 +109,7 @@ def _features(snapshot: Snapshot, workers: list[Worker]) -> Iterator[Act]:
         if set(available) != set(node.features) or set(active) != set(node.active_features):
             groups[available, active].append(worker.hostname)
     for (available, active), names in sorted(groups.items()):
-        yield from _unless_refused(snapshot, SetFeatures(tuple(sorted(names)), available, active))
+        yield from _unless_refused(snapshot, SetFeatures(in_order(names), available, active))
 
 
 def _with(features: list[str], ours: list[str]) -> tuple[str, ...]:

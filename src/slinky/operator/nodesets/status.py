@@ -38,7 +38,7 @@ def numbers(snapshot: Snapshot, choice: Choice) -> dict[str, Any]:
         "slurmAllocated": sum("ALLOCATED" in node.states or "MIXED" in node.states for node in told),
         "slurmDown": sum(node.is_down for node in told),
         "slurmDrain": sum("DRAIN" in node.states for node in told),
-        "nodeSetHash": snapshot.revision,
+        **({"nodeSetHash": snapshot.revision} if snapshot.revision else {}),
         "selector": selector_text(snapshot.nodeset),
         **({"ordinalToNode": _pins(snapshot, workers)} if spec.pin_to_node else {}),
     }
@@ -84,7 +84,7 @@ def _is_available(worker: Worker, snapshot: Snapshot) -> bool:
 
 
 def _is_updating(snapshot: Snapshot, workers: list[Worker]) -> bool:
-    return any(worker.revision != snapshot.revision for worker in workers)
+    return bool(snapshot.revision) and any(worker.revision != snapshot.revision for worker in workers)
 
 
 def _held(snapshot: Snapshot, choice: Choice) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from slinky.operator.nodesets.acts import Act, DeletePod, Drain, Resume
+from slinky.operator.nodesets.acts import Act, DeletePod, Drain, Resume, in_order
 from slinky.slurm import compress
 
 __all__ = ["told_of"]
@@ -31,5 +31,5 @@ def told_of(acts: Sequence[Act], created: Sequence[str], deleted: Sequence[Delet
 
 
 def _few(names: Sequence[str]) -> str:
-    written = compress(sorted(names))
+    written = compress(in_order(names))
     return written if len(written) <= LONGEST else f"{written[:LONGEST]}…"

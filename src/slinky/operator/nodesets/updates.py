@@ -1,7 +1,7 @@
 """How workers come to a new template: which of the old ones are to go now.
 
 In: the workers that stay otherwise. Out: those of an earlier revision that are condemned.
-What must stay true: no more healthy workers are away than maxUnavailable says; one that is broken already is condemned beside that number, so that a bad template never keeps its correction out; OnDelete condemns none.
+What must stay true: no more healthy workers are away than maxUnavailable says; one that is broken already is condemned beside that number, so that a bad template never keeps its correction out; OnDelete condemns none, and neither does a template that is not known.
 """
 
 import math
@@ -28,7 +28,7 @@ def condemned(snapshot: Snapshot, staying: list[Worker], total: int) -> list[Wor
     """`staying`: those that are wanted, whatever their template; `total`: how many are wanted."""
     strategy = snapshot.nodeset.spec.update_strategy
     old = [worker for worker in staying if worker.revision != snapshot.revision]
-    if strategy.type is not Update.ROLLING or not old:
+    if strategy.type is not Update.ROLLING or not old or not snapshot.revision:
         return []
     present = [worker for worker in staying if worker.revision == snapshot.revision]
     available = snapshot.nodeset.spec.min_ready_seconds
