@@ -4,10 +4,11 @@ import asyncio
 import time
 
 from bench.rows import Row
+from slinky.sandbox.building import build
 from slinky.sandbox.down import down
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import Shape
-from slinky.sandbox.up import build, up
+from slinky.sandbox.up import up
 
 __all__ = ["measure"]
 

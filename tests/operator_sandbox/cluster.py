@@ -5,13 +5,14 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from slinky.sandbox.handle import Sandbox
 from tests.conftest import CHECKOUT
 
-__all__ = ["EXAMPLES", "Cluster"]
+__all__ = ["EXAMPLES", "Cluster", "side_by_side"]
 
 EXAMPLES = CHECKOUT / "examples/operator"
 GROUP = "slinky.slurm.net"
@@ -114,6 +115,13 @@ class Cluster:
         pods = self.kubectl("get", "pods", "--output=wide", check=False)
         kinds = self.kubectl("get", "controllers,accountings,restapis,nodesets,loginsets", check=False)
         return f"{pods}\n{kinds}\n{self.login('sinfo', '--Node', '--long', check=False)}\n{self.login('squeue', check=False)}"
+
+
+def side_by_side(cluster: Cluster, *scenarios: Callable[[Cluster], None]) -> None:
+    """All of them, to their ends; the first that fails is told."""
+    with ThreadPoolExecutor(len(scenarios)) as threads:
+        for done in [threads.submit(scenario, cluster) for scenario in scenarios]:
+            done.result()
 
 
 def _often() -> Iterator[None]:

@@ -1,12 +1,12 @@
-"""A cluster made by the operator from the manifests in examples/operator, used as people use one, and changed while it is used."""
+"""A cluster made by the operator from the manifests in examples/operator, used as people use one, and changed while it is used. What does not meet is done side by side, as each of it waits for most of its time."""
 
 import base64
 import json
-import time
 
 import pytest
 
-from tests.operator_sandbox.cluster import EXAMPLES, Cluster
+from tests.operator_sandbox import changes, leaving
+from tests.operator_sandbox.cluster import EXAMPLES, Cluster, side_by_side
 
 pytestmark = pytest.mark.sandbox
 
@@ -61,19 +61,11 @@ def test_worker_host_names_resolve_on_the_login_node(cluster: Cluster) -> None:
     assert cluster.login("getent", "hosts", "compute-1").split()[0] == cluster.get("pod", "compute-1")["status"]["podIP"]
 
 
-def test_a_login_node_scaled_to_zero_and_back_is_the_same_host(cluster: Cluster) -> None:
-    def host_key() -> str:
-        return cluster.login("ssh-keyscan", "-t", "ed25519", "slurm-login").split()[-1]
-
-    before = host_key()
-    cluster.kubectl("scale", "loginset", "slurm-login", "--replicas=0")
-    pods = ("get", "pods", "--selector=app.kubernetes.io/name=login", "--output=name")
-    cluster.until("there was none", lambda: not cluster.kubectl(*pods).strip())
-    cluster.kubectl("scale", "loginset", "slurm-login", "--replicas=1")
-    cluster.until("it was back as the same host", lambda: host_key() == before)
+def test_reservations_dependencies_and_health_checks_are_honoured(cluster: Cluster) -> None:
+    side_by_side(cluster, reservations_and_dependencies, a_health_check_drains_and_the_operator_leaves_that_alone)
 
 
-def test_reservations_and_dependencies_are_honoured(cluster: Cluster) -> None:
+def reservations_and_dependencies(cluster: Cluster) -> None:
     cluster.login(
         "scontrol", "create", "reservation", "ReservationName=lesson", "StartTime=now", "Duration=30", "Users=alice", "Nodes=compute-0"
     )
@@ -91,7 +83,7 @@ def test_reservations_and_dependencies_are_honoured(cluster: Cluster) -> None:
     cluster.until_job(stranger, "COMPLETED")
 
 
-def test_a_health_check_drains_a_worker_and_the_operator_leaves_that_alone(cluster: Cluster) -> None:
+def a_health_check_drains_and_the_operator_leaves_that_alone(cluster: Cluster) -> None:
     """What Slurm says of the node stands on its pod."""
     cluster.on("compute-1", "touch", "/tmp/sick")
     cluster.until("the health check drained compute-1", lambda: cluster.states()["compute-1"] in ("drained", "draining"))
@@ -104,64 +96,24 @@ def test_a_health_check_drains_a_worker_and_the_operator_leaves_that_alone(clust
 
 
 def test_jobs_live_when_slurmctlds_pod_is_killed(cluster: Cluster) -> None:
-    job = cluster.submit("sleep 25", "--job-name=survivor")
-    cluster.until_job(job, "RUNNING")
-    before = cluster.get("pod", "slurm-controller-0")["metadata"]["uid"]
-    cluster.kubectl("delete", "pod", "slurm-controller-0", "--grace-period=0", "--force")
-    cluster.until("slurmctld was back", lambda: cluster.get("pod", "slurm-controller-0")["metadata"]["uid"] != before and cluster.job(job))
-    ended = cluster.until_job(job, "COMPLETED")
-    assert (ended["Restarts"], ended["ExitCode"]) == ("0", "0:0")
+    changes.slurmctld_is_killed(cluster)
 
 
 def test_changes_of_files_are_applied_while_jobs_run(cluster: Cluster) -> None:
-    """Lines of slurm.conf, gres.conf and a prolog, each seen where it counts; neither slurmctld nor a worker is restarted."""
-    job = cluster.submit("sleep 600", "--nodelist=compute-0", "--ntasks=1")
-    cluster.until_job(job, "RUNNING")
-    pods = [cluster.get("pod", name)["metadata"]["uid"] for name in ("slurm-controller-0", "compute-0")]
-    extra = cluster.get("controller", "slurm")["spec"]["extraConf"]
-    began = time.monotonic()
-    cluster.patch("controller", "slurm", {"spec": {"extraConf": f"{extra}MinJobAge=123\n"}})
-    cluster.patch("configmap", "slurm-files", {"data": {"gres.conf": "Name=disk Count=2 Flags=CountOnly\n# seen\n"}})
-    cluster.patch("configmap", "slurm-prolog", {"data": {"prolog.sh": "#!/bin/sh\ntouch /tmp/prolog-ran\n"}})
-    cluster.until("slurmctld ran the new slurm.conf", lambda: cluster.configured("MinJobAge").startswith("123"), 180)
-    print(f"slurm.conf was applied after {time.monotonic() - began:.0f} s")
-    cluster.until("gres.conf was on the workers", lambda: "# seen" in cluster.on("compute-1", "cat", "/run/slurm/conf/gres.conf"), 180)
-    again = cluster.submit("true", "--nodelist=compute-1")
-    cluster.until_job(again, "COMPLETED")
-    cluster.until("the new prolog ran", lambda: not cluster.on("compute-1", "ls", "/tmp/prolog-ran").startswith("ls:"))
-    cluster.until(
-        "the Controller said that all is as written", lambda: cluster.condition("controller", "slurm", "Progressing")[0] == "False", 180
-    )
-    assert cluster.job(job)["JobState"] == "RUNNING"
-    assert [cluster.get("pod", name)["metadata"]["uid"] for name in ("slurm-controller-0", "compute-0")] == pods
-    cluster.login("scancel", str(job))
+    changes.files_are_edited(cluster)
 
 
-def test_a_configuration_that_cannot_be_read_harms_nothing(cluster: Cluster) -> None:
-    """slurmctld goes on with the one before, the Controller says so, and workers that begin meanwhile get what slurmctld runs."""
-    job = cluster.submit("sleep 600", "--nodelist=compute-0", "--ntasks=1")
-    cluster.until_job(job, "RUNNING")
-    before = cluster.get("pod", "slurm-controller-0")
-    extra = cluster.get("controller", "slurm")["spec"]["extraConf"]
-    cluster.patch("controller", "slurm", {"spec": {"extraConf": f"{extra}SlurmctldDebug=loud\n"}})
-    cluster.until("the Controller said so", lambda: cluster.condition("controller", "slurm", "Degraded")[0] == "True")
-    assert cluster.job(job)["JobState"] == "RUNNING"
-    cluster.until(
-        "the files were those before", lambda: "SlurmctldDebug=loud" not in cluster.get("configmap", "slurm-config")["data"]["slurm.conf"]
-    )
-    cluster.until("all daemons ran them", lambda: cluster.condition("controller", "slurm", "Ready")[0] == "True")
-    assert cluster.condition("controller", "slurm", "Degraded")[0] == "True"
-    cluster.kubectl("delete", "pod", "compute-1")
-    cluster.until(
-        "a new worker took a job", lambda: cluster.login("srun", "--immediate=2", "--nodelist=compute-1", "hostname").strip() == "compute-1"
-    )
-    cluster.patch("controller", "slurm", {"spec": {"extraConf": extra}})
-    cluster.until("it was as written again", lambda: cluster.condition("controller", "slurm", "Degraded")[0] == "False")
-    after = cluster.get("pod", "slurm-controller-0")
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert after["status"]["containerStatuses"][0]["restartCount"] == before["status"]["containerStatuses"][0]["restartCount"]
-    assert cluster.job(job)["JobState"] == "RUNNING"
-    cluster.login("scancel", str(job))
+def test_workers_leave_when_their_jobs_have_ended_and_follow_nodes(cluster: Cluster) -> None:
+    """Scaled to zero and back, a NodeSet that is deleted, and one worker a Kubernetes node that fits."""
+    side_by_side(cluster, leaving.scaled_to_zero_and_back, leaving.a_nodeset_is_deleted, leaving.daemons_follow_nodes)
+
+
+def test_cordoning_a_kubernetes_node_drains_its_workers_and_back(cluster: Cluster) -> None:
+    leaving.a_node_is_cordoned(cluster)
+
+
+def test_a_new_image_under_load_loses_no_job(cluster: Cluster) -> None:
+    leaving.a_new_image_under_load(cluster)
 
 
 def test_a_token_is_kept_fresh_and_is_good(cluster: Cluster, first_token: str) -> None:

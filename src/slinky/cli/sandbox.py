@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slinky.cli.lazy import LazyGroup
+from slinky.sandbox.building import build_all
 from slinky.sandbox.cache import cache_root, sandboxes
 from slinky.sandbox.debian import PEOPLE
 from slinky.sandbox.down import down as take_down
@@ -22,7 +23,7 @@ from slinky.sandbox.errors import SandboxError, UsageError
 from slinky.sandbox.handle import INSIDE_PATH, Sandbox, names
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import ADDONS, Shape, parse_memory
-from slinky.sandbox.up import build_all, check_circumstances
+from slinky.sandbox.up import check_circumstances
 from slinky.sandbox.up import up as bring_up
 from slinky.sandbox.versions import versions
 

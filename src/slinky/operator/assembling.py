@@ -21,7 +21,7 @@ from slinky.operator.objects.view import AccountingView, ClusterView, jwt_key, s
 from slinky.operator.relations import accounting_of, controller_of
 from slinky.operator.settings import ImageSettings, Settings
 from slinky.operator.trouble import Trouble
-from slinky.operator.validation import Neighbours, Object, problems
+from slinky.operator.validation import Neighbours, Object, file_problems, problems
 from slinky.operator.watching import Watches
 
 __all__ = ["Assembler", "with_image"]
@@ -125,7 +125,7 @@ class Assembler:
             nodesets=nodesets,
             restapis=self.members(RestApi, controller),
             loginsets=logins,
-            files={each: await self._file(each, namespace) for each in referenced_files(controller)},
+            files=await self._files(controller),
             digests=await self.digests(namespace, self._secrets(controller, accounting, nodesets, logins), optional=True),
             cluster_domain=self._domain,
             network_policies=self._settings.network_policies,
@@ -154,6 +154,13 @@ class Assembler:
             elif not optional:
                 raise Trouble("SecretNotFound", f"there is no Secret {name} in namespace {namespace}", lasting=True)
         return found
+
+    async def _files(self, controller: Controller) -> dict[str, Mapping[str, str]]:
+        """Judged at each look: a ConfigMap can be changed without its Controller, and then no webhook sees it."""
+        files = {each: await self._file(each, controller.metadata.namespace) for each in referenced_files(controller)}
+        if wrong := list(file_problems(controller, {name: sorted(held) for name, held in files.items()})):
+            raise Trouble(wrong[0].reason, "; ".join(map(str, wrong)), lasting=True)
+        return files
 
     async def _file(self, name: str, namespace: str) -> Mapping[str, str]:
         found = await self._watches.files.content("ConfigMap", name, namespace)

@@ -15,59 +15,23 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from slinky.sandbox import addons, clusters, kubernetes, kwoknodes, realnodes, slurm
+from slinky.sandbox.building import Built, build, ungrouped
 from slinky.sandbox.cache import lock, require_room, sandbox_folder
-from slinky.sandbox.debian import build_root
 from slinky.sandbox.down import remove
 from slinky.sandbox.errors import CircumstanceError, SandboxError, UsageError, last_lines
-from slinky.sandbox.golang import build_kubernetes, build_program
 from slinky.sandbox.handle import Record, Sandbox
 from slinky.sandbox.identity import Identity, host_pid, read_keeper_file
-from slinky.sandbox.images import build_images
 from slinky.sandbox.machine import Machine, furnish, host_folders
 from slinky.sandbox.network import choose, plug_head
 from slinky.sandbox.progress import Progress
-from slinky.sandbox.shape import ADDONS, Shape
+from slinky.sandbox.shape import Shape
 from slinky.sandbox.sink import start_sink
 
-__all__ = ["Built", "build", "build_all", "check_circumstances", "up"]
+__all__ = ["check_circumstances", "up"]
 
 NETWORK_LOCK = "\0slinky-sandbox-network"
-
-
-class Built:
-    """Where everything that had to be built lies."""
-
-    images: Path | None = None
-
-    def __init__(self, shape: Shape, progress: Progress) -> None:
-        self.kubernetes = build_kubernetes(shape.kubernetes, kubernetes.PROGRAMS, progress)
-        self.programs = {"kubernetes": self.kubernetes, "kwok": build_program("kwok", progress)}
-        self.helm = build_program("helm", progress)
-        if shape.real_nodes:
-            self.programs["kubernetes-node"] = build_kubernetes(shape.kubernetes, kubernetes.NODE_PROGRAMS, progress)
-        wanted = [name for name in ("jobset", "lws") if name in shape.addons] + (["coredns"] if shape.real_nodes else [])
-        self.programs |= {name: build_program(name, progress) for name in wanted}
-        self.manifests = {addon: addons.build_manifests(addon, progress) for addon in shape.addons}
-
-
-async def build(shape: Shape, progress: Progress) -> tuple[Path, Built]:
-    """The Debian root and the programs, side by side: the one waits for the network, the other for the processor."""
-    async with asyncio.TaskGroup() as group:
-        root = group.create_task(asyncio.to_thread(build_root, progress))
-        programs = group.create_task(asyncio.to_thread(Built, shape, progress))
-    built = programs.result()
-    if shape.real_nodes:
-        built.images = await asyncio.to_thread(build_images, root.result(), shape.operator, progress)
-    return root.result(), built
-
-
-async def build_all(progress: Progress) -> None:
-    """All that any shape needs, but for other releases of Kubernetes."""
-    for operator in (False, True):
-        await _ungrouped(build(Shape(real_nodes=1, addons=ADDONS, operator=operator), progress))
 
 
 async def up(name: str, shape: Shape, progress: Progress) -> Sandbox:
@@ -77,14 +41,14 @@ async def up(name: str, shape: Shape, progress: Progress) -> Sandbox:
     check_circumstances()
     if shape.real_nodes:
         realnodes.check_circumstances()
-    root, built = await _ungrouped(build(shape, progress))
+    root, built = await ungrouped(build(shape, progress))
     with lock(folder.with_name(f"{name}.lock")):
         if (existing := _existing(name, shape)) is not None:
             progress.note(f"sandbox {name!r} is up already")
             return existing
         remove(name)
         sandbox = await _start_machines(name, shape, root, built, progress)
-        await _ungrouped(_start_servers(sandbox, built, progress))
+        await ungrouped(_start_servers(sandbox, built, progress))
         sandbox.record.ready = True
         sandbox.save()
     return sandbox
@@ -268,17 +232,3 @@ async def _network_lock() -> AsyncIterator[None]:
                     raise SandboxError("another sandbox has been choosing its network for a minute; try again") from None
                 await asyncio.sleep(0.05)
         yield
-
-
-async def _ungrouped(coroutine: Any) -> Any:
-    """A task group's first error instead of the group: one sentence for the reader."""
-    try:
-        return await coroutine
-    except BaseExceptionGroup as group:
-        raise _first(group) from None
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

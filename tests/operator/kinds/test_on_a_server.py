@@ -132,6 +132,7 @@ REFUSED: list[tuple[str, Document, str]] = [
     ("Accounting", {"storageConfig": {}}, "storageConfig.host is missing"),
     ("NodeSet", {"controllerRef": {"name": ""}}, "controllerRef.name is empty"),
     ("NodeSet", {"controllerRef": None}, "spec.controllerRef"),
+    ("NodeSet", {"controllerRef": {}}, "controllerRef.name is empty"),
     ("NodeSet", {"scalingMode": "Other"}, 'spec.scalingMode: Unsupported value: "Other"'),
     ("NodeSet", {"replicas": -1}, "spec.replicas"),
     ("NodeSet", {"replicas": "two"}, "spec.replicas"),

@@ -28,6 +28,8 @@ class FakeNodes:
         self._refuses = refuses
 
     async def _take(self, what: str, names: Any) -> None:
+        if not names:
+            return
         if self._refuses:
             raise RefusedError("no")
         self.told.append((what, *sorted(names)))
@@ -141,6 +143,15 @@ async def test_a_drain_that_an_admin_took_over_meanwhile_is_not_undone() -> None
     for cluster in (taken, ours, down):
         await carried(Resume(("workers-0",)), cluster=cluster)
     assert [cluster.nodes_told.told for cluster in (taken, ours, down)] == [[], [("undrain", "workers-0")], [("resume", "workers-0")]]
+
+
+async def test_an_admin_who_drained_a_node_a_moment_before_us_keeps_his_reason() -> None:
+    cluster = FakeCluster([in_slurm("workers-0", "IDLE", "DRAIN", reason="bad disk"), in_slurm("workers-1", "IDLE")])
+    await carried(Drain(("workers-0", "workers-1"), OURS), cluster=cluster)
+    assert cluster.nodes_told.told == [("drain", "workers-1")]
+    silent = FakeCluster(None)
+    carrier = await carried(Drain(("workers-0",), OURS), cluster=silent)
+    assert (silent.nodes_told.told, [one.reason for one in carrier.problems]) == ([], ["SlurmNotAnswering"])
 
 
 async def test_what_slurm_refuses_is_said_and_not_asked_again_at_once() -> None:

@@ -137,6 +137,19 @@ def test_a_deadline_is_not_over_before_its_time_nor_without_slurms_word(current:
     assert names(acts, DeletePod) == []
 
 
+def test_a_deadline_counts_from_when_the_worker_was_to_go_and_not_from_an_earlier_cordon() -> None:
+    node = in_slurm("workers-0", "ALLOCATED", "DRAIN", reason="slurm-operator: Node (k0) is cordoned")
+    pods = [a_pod(0, annotations=cordoned("node", ago(hours=1)))]
+    acts = plan(
+        scene(
+            a_nodeset(replicas=0, drainDeadlineSeconds=60), pods, [node], jobs=(a_job(7, "workers-0"),), nodes=[a_node("k0", cordoned=True)]
+        )
+    )
+    assert names(acts, DeletePod) == []
+    assert only(acts, Tell) == []
+    assert only(acts, ChangePod)[0].annotations[marks.SINCE] == "2026-11-15T12:00:00Z"
+
+
 def test_who_is_no_longer_a_victim_is_uncordoned_and_resumed() -> None:
     pods = [a_pod(0), a_pod(1, annotations=cordoned("scale-in"))]
     slurm = [in_slurm("workers-0"), in_slurm("workers-1", "ALLOCATED", "DRAIN", reason=SCALED_IN)]

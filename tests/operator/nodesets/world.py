@@ -153,7 +153,9 @@ class World:
                     pod.conditions = {kind: said for kind, said in pod.conditions.items() if kind not in gone} | dict(conditions)
             case Drain(names, reason) if self.answers:
                 for name in names:
-                    self._state(name, add="DRAIN", reason=reason)
+                    there = self.slurm.get(name)
+                    if there is not None and (not is_out_of_use(there) or marks.is_ours(there.reason)):
+                        self._state(name, add="DRAIN", reason=reason)
             case Resume(names) if self.answers:
                 for name in names:
                     node = self.slurm.get(name)

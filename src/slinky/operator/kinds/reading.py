@@ -24,7 +24,7 @@ UNSUPPORTED_FIELD = "Unsupported"
 INVALID = "InvalidSpec"
 
 T = TypeVar("T", Controller, Accounting, RestApi, NodeSet, LoginSet, Token)
-Any_ = Controller | Accounting | RestApi | NodeSet | LoginSet | Token
+AnyKind = Controller | Accounting | RestApi | NodeSet | LoginSet | Token
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Problem:
         return f"{self.path}: {self.message}"
 
 
-def read(kind: str, written: Written) -> Any_ | list[Problem]:
+def read(kind: str, written: Written) -> AnyKind | list[Problem]:
     """`kind` is one of `KINDS`; the kind that is written is not looked at (watches do not say it)."""
     return read_as(KINDS[kind], written)  # type: ignore[type-var, return-value]
 

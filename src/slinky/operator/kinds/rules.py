@@ -63,7 +63,10 @@ def _controller_kept() -> Rule:
     )
 
 
-NAMED: Rule = ("self.controllerRef.name != ''", "controllerRef.name is empty; it has to name a Controller in this namespace")
+NAMED: Rule = (
+    "has(self.controllerRef.name) && self.controllerRef.name != ''",
+    "controllerRef.name is empty; it has to name a Controller in this namespace",
+)
 WHERE: Rule = ("!self.?external.orValue(false) || self.?externalConfig.?host.orValue('') != ''", EXTERNAL)
 
 RULES: dict[type, tuple[Rule, ...]] = {

@@ -1,7 +1,7 @@
 """Carries acts out: on Kubernetes side by side, in Slurm many nodes at once.
 
 In: acts about one NodeSet. Out: the world changed, what went wrong as one Trouble at the end. What is independent waits for nothing: a slow Slurm keeps no pod from being created.
-What must stay true: before a pod goes on Slurm's word, and before a drain is undone, Slurm is looked at once more, and only what still holds is done; a pod is written to and deleted under its uid only; nothing is done once another process leads.
+What must stay true: before a pod goes on Slurm's word, and before a drain is made or undone, Slurm is looked at once more, and only what still holds is done; a pod is written to and deleted under its uid only; nothing is done once another process leads.
 """
 
 import asyncio
@@ -85,13 +85,22 @@ class Carrier:
     # Slurm
 
     async def _in_slurm(self, acts: Sequence[Act]) -> None:
-        if not acts or self._cluster is None:
+        cluster = self._cluster
+        if not acts or cluster is None:
             return
-        resumes = [act for act in acts if isinstance(act, Resume)]
-        others = [act for act in acts if not isinstance(act, Resume)]
-        await asyncio.gather(*(self._tell_slurm(act) for act in others), *(self._resume(act) for act in resumes))
+        if any(isinstance(act, Drain | Resume) for act in acts) and not await self._has_looked(cluster):
+            return
+        await asyncio.gather(*(self._tell_slurm(act) for act in acts))
         with suppress(SlurmError):
-            await self._cluster.look()  # so that the next pass sees it
+            await cluster.look()  # so that the next pass sees it
+
+    async def _has_looked(self, cluster: Cluster) -> bool:
+        try:
+            await cluster.look()
+        except SlurmError as error:
+            self.problems.append(Trouble("SlurmNotAnswering", f"Slurm does not answer: {error}"))
+            return False
+        return True
 
     async def _tell_slurm(self, act: Act) -> None:
         async with self._slurm_turns:
@@ -102,7 +111,9 @@ class Carrier:
         nodes = self._cluster.slurm.nodes
         match act:
             case Drain(names, reason):
-                await nodes.drain(names, reason)
+                await nodes.drain([name for name in names if not self._is_anothers(name)], reason)
+            case Resume(names):
+                await self._resume(names)
             case SetComment(name, comment):
                 await nodes.update([name], NodeChange(comment=comment))
             case SetTopology(names, topology):
@@ -112,22 +123,18 @@ class Carrier:
             case DeleteSlurmNode(name):
                 await nodes.delete(name)
 
-    async def _resume(self, act: Resume) -> None:
+    def _is_anothers(self, name: str) -> bool:
+        """Drained or down by somebody else's word: an administrator may have been first."""
+        node = self._cluster.nodes.get(name) if self._cluster else None
+        return node is not None and is_out_of_use(node) and not marks.is_ours(node.reason)
+
+    async def _resume(self, names: Sequence[str]) -> None:
         """Only what is ours at this moment: an administrator may have taken it over since."""
-        cluster = self._cluster
-        assert cluster is not None
-
-        async def still_ours() -> None:
-            await cluster.look()
-            found = [node for name in act.names if (node := cluster.nodes.get(name)) is not None and marks.is_ours(node.reason)]
-            drained = [node.name for node in found if "DRAIN" in node.states]
-            down = [node.name for node in found if "DRAIN" not in node.states and node.is_down]
-            if drained:
-                await cluster.slurm.nodes.undrain(drained)
-            if down:
-                await cluster.slurm.nodes.resume(down)
-
-        await self._asked(act, still_ours)
+        assert self._cluster is not None
+        nodes, known = self._cluster.slurm.nodes, self._cluster.nodes
+        found = [node for name in names if (node := known.get(name)) is not None and marks.is_ours(node.reason)]
+        await nodes.undrain([node.name for node in found if "DRAIN" in node.states])
+        await nodes.resume([node.name for node in found if "DRAIN" not in node.states and node.is_down])
 
     async def _asked(self, act: Act, call: Callable[[], Awaitable[None]]) -> None:
         if not self._may_act():
@@ -184,12 +191,7 @@ class Carrier:
     async def _still_free(self, acts: Sequence[DeletePod]) -> set[str]:
         """Uids of pods whose nodes Slurm has drained and free at this moment."""
         cluster = self._cluster
-        if cluster is None:
-            return set()
-        try:
-            await cluster.look()
-        except SlurmError as error:
-            self.problems.append(Trouble("SlurmNotAnswering", f"Slurm does not answer: {error}"))
+        if cluster is None or not await self._has_looked(cluster):
             return set()
         nodes = {act.uid: cluster.nodes.get(act.on_word) for act in acts}
         return {uid for uid, node in nodes.items() if node is not None and is_out_of_use(node) and not node.is_busy}

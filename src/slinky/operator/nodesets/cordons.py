@@ -16,7 +16,7 @@ from slinky.operator.nodesets.reasons import by_hand, of_cause, of_node
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 from slinky.slurm import Node as SlurmNode
 
-__all__ = ["cordon_marks", "cordons", "stamp"]
+__all__ = ["cause_of", "cordon_marks", "cordons", "stamp"]
 
 KEPT = ";kept"  # behind a cause: somebody had cordoned the pod before us, and that stays
 
@@ -44,7 +44,7 @@ def cordon_marks(snapshot: Snapshot, worker: Worker, choice: Choice) -> dict[str
     """The annotations of our cordon that are not as they should be."""
     if not snapshot.slurm.is_current:
         return {}
-    cause = _cause(worker, choice)
+    cause = cause_of(worker, choice)
     was, _, kept = worker.cause.partition(";")
     if cause is None:
         if not worker.cause:
@@ -58,7 +58,8 @@ def cordon_marks(snapshot: Snapshot, worker: Worker, choice: Choice) -> dict[str
     return {marks.CORDON: "true", marks.CAUSE: f"{cause}{KEPT if by_others else ''}", marks.SINCE: stamp(since)}
 
 
-def _cause(worker: Worker, choice: Choice) -> Cause | None:
+def cause_of(worker: Worker, choice: Choice) -> Cause | None:
+    """Why we cordon it, if we do."""
     going = choice.going.get(worker.uid)
     if going is None and worker.node is not None and worker.node.spec.unschedulable:
         return Cause.NODE

@@ -40,7 +40,8 @@ class Word:
         return self.verdict is Verdict.GO
 
 
-def may_go(worker: Worker, snapshot: Snapshot) -> Word:
+def may_go(worker: Worker, snapshot: Snapshot, cause: str | None = None) -> Word:
+    """`cause`: why it is to go now; a deadline counts from when it was cordoned for that, and for nothing else."""
     if worker.pod.is_over:
         return Word(Verdict.GO, "its containers have ended")
     if not worker.is_assigned:
@@ -53,7 +54,7 @@ def may_go(worker: Worker, snapshot: Snapshot) -> Word:
         return Word(Verdict.WAIT, "Slurm does not answer")
     if worker.slurm is None:
         return _unknown(worker, snapshot)
-    return _known(worker, worker.slurm, snapshot)
+    return _known(worker.slurm, snapshot, is_overdue(worker, snapshot, cause))
 
 
 def _unknown(worker: Worker, snapshot: Snapshot) -> Word:
@@ -67,11 +68,10 @@ def _unknown(worker: Worker, snapshot: Snapshot) -> Word:
     return Word(Verdict.WAIT, f"Slurm does not know node {worker.hostname}, though its pod runs")
 
 
-def _known(worker: Worker, node: SlurmNode, snapshot: Snapshot) -> Word:
+def _known(node: SlurmNode, snapshot: Snapshot, overdue: bool) -> Word:
     if not is_out_of_use(node):
         return Word(Verdict.DRAIN, f"Slurm may still give jobs to node {node.name}")
     jobs = jobs_on(node.name, snapshot)
-    overdue = is_overdue(worker, snapshot)
     if jobs is None and (overdue or not node.is_busy):  # a suspended job does not show on its node
         return Word(Verdict.LOOK, f"jobs on node {node.name} are not known yet")
     if not node.is_busy and not jobs:
@@ -92,10 +92,12 @@ def jobs_on(name: str, snapshot: Snapshot) -> tuple[JobOnNodes, ...] | None:
     return None if snapshot.slurm.jobs is None else snapshot.slurm.jobs_by_node.get(name, ())
 
 
-def is_overdue(worker: Worker, snapshot: Snapshot) -> bool:
+def is_overdue(worker: Worker, snapshot: Snapshot, cause: str | None) -> bool:
     seconds = snapshot.nodeset.spec.drain_deadline_seconds
     since = worker.leaves_since
-    return seconds is not None and since is not None and bool(worker.cause) and snapshot.now - since >= dt.timedelta(seconds=seconds)
+    if cause is None or worker.cause.partition(";")[0] != cause:
+        return False
+    return seconds is not None and since is not None and snapshot.now - since >= dt.timedelta(seconds=seconds)
 
 
 def told(jobs: tuple[JobOnNodes, ...] | None) -> str:

@@ -11,7 +11,7 @@ from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import Act, DeletePod, Tell
 from slinky.operator.nodesets.choice import Cause, Choice, by_number, ended
 from slinky.operator.nodesets.claims import claims, going_with
-from slinky.operator.nodesets.cordons import cordons
+from slinky.operator.nodesets.cordons import cause_of, cordons
 from slinky.operator.nodesets.daemons import by_node
 from slinky.operator.nodesets.drains import Verdict, Word, may_go, told
 from slinky.operator.nodesets.leaving import all_go, last_acts
@@ -31,7 +31,7 @@ def choose(snapshot: Snapshot) -> Choice:
 
 def plan(snapshot: Snapshot) -> list[Act]:
     choice = choose(snapshot)
-    words = {worker.uid: may_go(worker, snapshot) for worker in snapshot.workers if worker.uid in choice.going}
+    words = {worker.uid: may_go(worker, snapshot, cause) for worker in snapshot.workers if (cause := choice.going.get(worker.uid))}
     return [
         *cordons(snapshot, choice),
         *slurm_marks(snapshot),
@@ -86,7 +86,7 @@ def jobs_needed(snapshot: Snapshot) -> JobsNeeded:
     choice = choose(snapshot)
     for worker in snapshot.workers:
         matters = worker.uid in choice.going or _is_protected(worker)
-        if matters and not worker.is_leaving and may_go(worker, snapshot).verdict is Verdict.LOOK:
+        if matters and not worker.is_leaving and may_go(worker, snapshot, cause_of(worker, choice)).verdict is Verdict.LOOK:
             return JobsNeeded.NOW
     busy = [worker for worker in snapshot.workers if worker.slurm is not None and worker.slurm.is_busy]
     if busy and (choice.was_chosen or any(worker.uid in choice.going for worker in busy)):

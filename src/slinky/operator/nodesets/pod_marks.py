@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import ChangePod, Tell
 from slinky.operator.nodesets.choice import Cause, Choice, live
-from slinky.operator.nodesets.cordons import cordon_marks, stamp
+from slinky.operator.nodesets.cordons import cause_of, cordon_marks, stamp
 from slinky.operator.nodesets.drains import Word, jobs_on, may_go, told
 from slinky.operator.nodesets.ranking import held_until
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
@@ -20,7 +20,7 @@ __all__ = ["pod_marks"]
 def pod_marks(snapshot: Snapshot, choice: Choice) -> Iterator[ChangePod | Tell]:
     for worker in live(snapshot):
         annotations = cordon_marks(snapshot, worker, choice) | _deadline(snapshot, worker) | _topology(worker)
-        word = may_go(worker, snapshot)
+        word = may_go(worker, snapshot, cause_of(worker, choice))
         labels = _protection(snapshot, worker, word)
         if labels.get(marks.PROTECT, "") is None and word.killed:
             yield Tell(

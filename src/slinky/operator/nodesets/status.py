@@ -91,7 +91,7 @@ def _held(snapshot: Snapshot, choice: Choice) -> str:
     """Why those that are to go are still there: the first of them by name."""
     for worker in sorted(live(snapshot), key=lambda worker: worker.name):
         if worker.uid in choice.going:
-            return f"; {worker.name}: {may_go(worker, snapshot).why}"
+            return f"; {worker.name}: {may_go(worker, snapshot, choice.going[worker.uid]).why}"
     return ""
 
 

@@ -52,9 +52,9 @@ def restapi_policy(restapi: RestApi) -> dict[str, Any]:
 
 
 def login_policy(loginset: LoginSet, site: ClusterView) -> dict[str, Any]:
-    """People come by ssh; of the cluster, job steps and slurmctld speak back to the commands that run here."""
+    """People come by ssh, on whichever port the pod names for it; of the cluster, job steps and slurmctld speak back to the commands that run here."""
     selector = labels.login_labels(loginset)
-    rules = [_to_port(names.SSH_PORT), _from([_pods({labels.CLUSTER: site.name})])]
+    rules = [_to_port("login"), _from([_pods({labels.CLUSTER: site.name})])]
     if site.controller.spec.external:
         rules = [{}]
     return _policy(loginset, loginset.metadata.name, {**selector, labels.COMPONENT: "login"}, selector, rules)
@@ -102,7 +102,7 @@ def _from(callers: Sequence[Rule]) -> Rule:
     return {"from": list(callers)}
 
 
-def _to_port(port: int, callers: Sequence[Rule] | None = None) -> Rule:
+def _to_port(port: int | str, callers: Sequence[Rule] | None = None) -> Rule:
     return {"ports": [{"port": port, "protocol": "TCP"}], **(_from(callers) if callers is not None else {})}
 
 

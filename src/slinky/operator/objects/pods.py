@@ -51,12 +51,13 @@ def unprivileged() -> dict[str, Any]:
     }
 
 
-def probes(handler: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """A daemon has five minutes to start (slurmctld reads its state, slurmd waits for slurmctld) and one to answer; it is asked often, so that it is used as soon as it is ready."""
+def probes(handler: Callable[[str], dict[str, Any]], *, minutes: int = 1) -> dict[str, Any]:
+    """A daemon has five minutes to start (slurmctld reads its state, slurmd waits for slurmctld) and so many `minutes` to answer; it is asked often, so that it is used as soon as it is ready."""
+    patience = {"timeoutSeconds": 5}
     return {
-        "startupProbe": handler("/livez") | {"periodSeconds": 5, "failureThreshold": 60},
-        "livenessProbe": handler("/livez") | {"periodSeconds": 10, "failureThreshold": 6},
-        "readinessProbe": handler("/readyz") | {"periodSeconds": 3},
+        "startupProbe": handler("/livez") | patience | {"periodSeconds": 5, "failureThreshold": 60},
+        "livenessProbe": handler("/livez") | patience | {"periodSeconds": 10, "failureThreshold": 6 * minutes},
+        "readinessProbe": handler("/readyz") | patience | {"periodSeconds": 3},
     }
 
 

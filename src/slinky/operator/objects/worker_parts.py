@@ -35,7 +35,7 @@ def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
             {"name": "slurmd", "containerPort": names.SLURMD_PORT, "protocol": "TCP"},
             *([{"name": "ssh", "containerPort": names.SSH_PORT, "protocol": "TCP"}] if ssh else []),
         ],
-        **probes(page("slurmd")),
+        **probes(page("slurmd"), minutes=10),  # who restarts it ends its jobs: by then Slurm has long given the node up
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", _STOPPING]}}},
         "securityContext": {"privileged": True, "capabilities": {"add": ["BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"]}},
         "volumeMounts": [
