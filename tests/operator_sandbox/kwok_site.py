@@ -18,7 +18,7 @@ from slinky.kube import NODES, PODS, AlreadyExistsError, Client, Node, NotFoundE
 from slinky.operator.kinds import GROUP, VERSION
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.processes import Processes
-from slinky.slurm import AlreadyDoneError, JobDescription, NodeDescription, SlurmClient, SlurmError, compress
+from slinky.slurm import JobDescription, NodeDescription, SlurmClient, SlurmError, compress
 from slinky.slurm import Node as SlurmNode
 from slinky.slurm import NotFoundError as NoSuchNodeError
 
@@ -122,13 +122,19 @@ class Site:
             listed = await self.kube.list(PODS, self.namespace, labels="app.kubernetes.io/name=slurmd")
             new: dict[str, list[str]] = {}
             for pod in listed.items:
-                ready, name = pod.condition("Ready"), pod.spec.hostname or pod.metadata.name
-                if ready is not None and ready.status == "True" and name not in known and pod.metadata.deletion_timestamp is None:
-                    known.add(name)
-                    new.setdefault(pod.metadata.labels["app.kubernetes.io/instance"], []).append(name)
+                ready = pod.condition("Ready")
+                if (
+                    ready is not None
+                    and ready.status == "True"
+                    and pod.metadata.uid not in known
+                    and pod.metadata.deletion_timestamp is None
+                ):
+                    known.add(pod.metadata.uid)
+                    new.setdefault(pod.metadata.labels["app.kubernetes.io/instance"], []).append(pod.spec.hostname or pod.metadata.name)
+            there = {node.name for node in await self.slurm.nodes.all()} if new else set()
             for instance, names in new.items():
-                with contextlib.suppress(AlreadyDoneError):
-                    await self.slurm.nodes.create(_nodes_of(instance, names))
+                if unknown := [name for name in names if name not in there]:
+                    await self.slurm.nodes.create(_nodes_of(instance, unknown))
             await asyncio.sleep(0.2)
 
     async def until(self, what: str, probe: Callable[[], Awaitable[object]], seconds: float = PATIENCE) -> None:

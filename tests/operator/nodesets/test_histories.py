@@ -86,7 +86,7 @@ HISTORY = st.lists(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(history=HISTORY, deadline=st.sampled_from([None, None, 60]), leaves=st.sampled_from([None, None, None, 5, 15]))
 def test_no_job_is_killed_no_admins_drain_is_undone_and_in_the_end_all_is_as_written(
     history: list[Happening], deadline: int | None, leaves: int | None

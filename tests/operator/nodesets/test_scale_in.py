@@ -3,7 +3,7 @@
 import pytest
 
 from slinky.operator.nodesets import marks
-from slinky.operator.nodesets.acts import ChangePod, CreatePod, DeletePod, Drain, Resume, Tell
+from slinky.operator.nodesets.acts import ChangePod, CreatePod, DeletePod, DeleteSlurmNode, Drain, Resume, Tell
 from slinky.operator.nodesets.plan import JobsNeeded, jobs_needed, plan
 from slinky.slurm import Node as SlurmNode
 from tests.operator.nodesets.scene import a_job, a_node, a_nodeset, a_pod, ago, cordoned, in_slurm, names, only, scene
@@ -192,3 +192,28 @@ def test_a_pod_whose_kubernetes_node_is_gone_is_ended_at_once_where_slurm_has_no
     slurm = [in_slurm("workers-0", "DOWN", "DRAIN", reason=SCALED_IN)]
     [deleted] = only(plan(scene(a_nodeset(replicas=0), [a_pod(0)], slurm, nodes=[a_node("other")])), DeletePod)
     assert deleted.at_once
+
+
+INFO = '{"namespace":"hpc","podName":"workers-0","node":"k0","nodeSetName":"workers","nodeSetUID":"nodeset"}'
+
+
+@pytest.mark.parametrize(
+    ("states", "reason", "comment", "renewed"),
+    [
+        (("IDLE", "DRAIN"), SCALED_IN, INFO, True),
+        (("DOWN",), "slurm-operator: Pod is terminating", INFO, True),
+        (("DOWN", "NOT_RESPONDING"), "Not responding", INFO, True),
+        (("IDLE",), "", INFO, False),
+        (("IDLE", "DRAIN"), "bad disk", INFO, False),
+        (("DOWN",), "broken fan", INFO, False),
+        (("ALLOCATED", "DRAIN"), SCALED_IN, INFO, False),
+        (("IDLE", "DRAIN"), SCALED_IN, "", False),
+        (("IDLE", "DRAIN"), SCALED_IN, INFO.replace('"nodeset"', '"another"'), False),
+    ],
+)
+def test_a_record_of_a_pod_that_was_goes_before_its_name_comes_again_unless_an_admin_or_a_job_holds_it(
+    states: tuple[str, ...], reason: str, comment: str, renewed: bool
+) -> None:
+    acts = plan(scene(a_nodeset(replicas=1), [], [in_slurm("workers-0", *states, reason=reason, comment=comment)]))
+    assert names(acts, CreatePod) == ["workers-0"]
+    assert bool(only(acts, DeleteSlurmNode)) is renewed

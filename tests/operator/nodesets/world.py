@@ -15,7 +15,7 @@ from slinky.operator.nodesets.acts import Act, ChangePod, CreatePod, DeletePod, 
 from slinky.operator.nodesets.drains import is_out_of_use
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.plan import JobsNeeded, jobs_needed, plan
-from slinky.operator.nodesets.slurm_marks import pod_info
+from slinky.operator.nodesets.slurm_marks import is_nobodys, pod_info
 from slinky.operator.nodesets.snapshot import JobOnNodes, SlurmView, Snapshot
 from slinky.slurm import Node as SlurmNode
 from tests.operator.nodesets.scene import NOW, a_node, a_nodeset, a_pod
@@ -161,9 +161,14 @@ class World:
                     node = self.slurm.get(name)
                     if node is not None and marks.is_ours(node.reason):
                         self._state(name, take=("DRAIN", "DOWN"), reason="")
-            case DeleteSlurmNode(name) if self.answers:
-                self.slurm.pop(name, None)
-                self.admin_drained.discard(name)
+            case DeleteSlurmNode(name, renewed) if self.answers and name in self.slurm:
+                if renewed and (self.slurm[name].is_busy or not is_nobodys(self.slurm[name])):
+                    return
+                if name in self.admin_drained and not self.deleted:
+                    self.killed.append(f"{act} lost an admin's drain")
+                if any(job.node == name for job in self.jobs.values()):
+                    self.killed.append(f"{act} lost jobs")
+                self.slurm_forgets(name)
             case LetGo():
                 assert not self.pods, "the finalizer went before the pods"
                 self.let_go = True

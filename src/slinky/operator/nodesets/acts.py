@@ -79,7 +79,10 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSlurmNode:
+    """`renewed`: a new pod is about to bring it back, so somebody else's drain on it has to stay, and it with that."""
+
     name: str
+    renewed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from slinky.operator.nodesets.acts import (
 )
 from slinky.operator.nodesets.drains import is_out_of_use
 from slinky.operator.nodesets.memory import Memory
-from slinky.operator.nodesets.slurm_marks import refusal_of
+from slinky.operator.nodesets.slurm_marks import is_nobodys, refusal_of
 from slinky.operator.trouble import Trouble
 from slinky.slurm import NodeChange, RefusedError, SlurmError
 
@@ -88,7 +88,7 @@ class Carrier:
         cluster = self._cluster
         if not acts or cluster is None:
             return
-        if any(isinstance(act, Drain | Resume) for act in acts) and not await self._has_looked(cluster):
+        if any(isinstance(act, Drain | Resume | DeleteSlurmNode) for act in acts) and not await self._has_looked(cluster):
             return
         await asyncio.gather(*(self._tell_slurm(act) for act in acts))
         with suppress(SlurmError):
@@ -120,8 +120,10 @@ class Carrier:
                 await nodes.update(names, NodeChange(topology_str=topology))
             case SetFeatures(names, available, active):
                 await nodes.update(names, NodeChange(features=list(available), features_act=list(active)))
-            case DeleteSlurmNode(name):
-                await nodes.delete(name)
+            case DeleteSlurmNode(name, renewed):
+                node = self._cluster.nodes.get(name)
+                if node is not None and (not renewed or (is_nobodys(node) and not node.is_busy)):
+                    await nodes.delete(name)
 
     def _is_anothers(self, name: str) -> bool:
         """Drained or down by somebody else's word: an administrator may have been first."""

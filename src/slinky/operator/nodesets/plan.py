@@ -17,7 +17,7 @@ from slinky.operator.nodesets.drains import Verdict, Word, may_go, told
 from slinky.operator.nodesets.leaving import all_go, last_acts
 from slinky.operator.nodesets.pod_conditions import pod_conditions
 from slinky.operator.nodesets.pod_marks import pod_marks
-from slinky.operator.nodesets.slurm_marks import slurm_marks
+from slinky.operator.nodesets.slurm_marks import renewals, slurm_marks
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 
 __all__ = ["JobsNeeded", "choose", "jobs_needed", "plan"]
@@ -35,6 +35,7 @@ def plan(snapshot: Snapshot) -> list[Act]:
     return [
         *cordons(snapshot, choice),
         *slurm_marks(snapshot),
+        *renewals(snapshot, choice.missing),
         *pod_marks(snapshot, choice),
         *pod_conditions(snapshot),
         *_departures(snapshot, choice, words),

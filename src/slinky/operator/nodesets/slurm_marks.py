@@ -11,13 +11,14 @@ import msgspec
 
 from slinky.operator.kinds.nodeset import Prune
 from slinky.operator.nodesets import marks
-from slinky.operator.nodesets.acts import Act, DeleteSlurmNode, SetComment, SetFeatures, SetTopology, in_order
+from slinky.operator.nodesets.acts import Act, CreatePod, DeleteSlurmNode, SetComment, SetFeatures, SetTopology, in_order
 from slinky.operator.nodesets.choice import live
+from slinky.operator.nodesets.drains import is_out_of_use
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 from slinky.operator.objects.worker_names import host_name
 from slinky.slurm import Node as SlurmNode
 
-__all__ = ["PodInfo", "own_records", "pod_info", "refusal_of", "slurm_marks"]
+__all__ = ["PodInfo", "is_nobodys", "own_records", "pod_info", "refusal_of", "renewals", "slurm_marks"]
 
 OUR_FEATURES = "k8s/"
 
@@ -57,7 +58,7 @@ def refusal_of(act: Act) -> str:
             return f"topology {topology} of {','.join(names)}"
         case SetFeatures(names, available, _):
             return f"features {','.join(available)} of {','.join(names)}"
-        case DeleteSlurmNode(name):
+        case DeleteSlurmNode(name, _):
             return f"deletion of {name}"
         case SetComment(name, _):
             return f"comment of {name}"
@@ -123,6 +124,26 @@ def own_records(snapshot: Snapshot) -> Iterator[tuple[SlurmNode, PodInfo]]:
         info = pod_info(node.comment)
         if info is not None and info.nodeset_uid == snapshot.nodeset.metadata.uid and node.name not in behind:
             yield node, info
+
+
+def renewals(snapshot: Snapshot, missing: list[CreatePod]) -> Iterator[Act]:
+    """Records of pods that were, before their names come again: Slurm keeps what a record says (memory, features, weight …) whatever a new slurmd brings, and may refuse it for that."""
+    if not snapshot.slurm.is_current:
+        return
+    for pod in missing:
+        node = snapshot.slurm.nodes.get(host_name(snapshot.nodeset, pod.ordinal, snapshot.nodes.get(pod.node)))
+        info = None if node is None else pod_info(node.comment)
+        if node is None or info is None or info.nodeset_uid != snapshot.nodeset.metadata.uid:
+            continue
+        if not node.is_busy and is_nobodys(node):
+            yield from _unless_refused(snapshot, DeleteSlurmNode(node.name, renewed=True))
+
+
+def is_nobodys(node: SlurmNode) -> bool:
+    """No slurmd is behind it any more, and no administrator has said a word about it."""
+    if is_out_of_use(node):
+        return marks.is_ours(node.reason)
+    return node.is_down or not node.is_responding
 
 
 def _pruned(snapshot: Snapshot) -> Iterator[Act]:
