@@ -70,6 +70,8 @@ class Case:
                 accounting=accounting,
                 controllers=self.of(Controller),
                 digests=self.around.digests,
+                files=self.files,
+                password_mark="p-1",
                 network_policies=self.around.network_policies,
             )
             yield from accounting_objects(accounting, site, self.around.password)

@@ -218,7 +218,7 @@ ip address add 10.98.0.1/24 dev host-end && ip link set dev host-end up
 inside ip link set dev lo up
 as slurm slurmctld -D > /tmp/out/slurmctld 2>&1 &
 until_told slurmctld "Running as primary controller"
-for address in 10.98.0.2 10.98.0.3 10.98.0.4; do
+for address in 10.98.0.2 10.98.0.3 10.98.0.4 10.98.0.5; do
   case $address in *.2) features=w ;; *.4) timeout 20 scontrol delete nodename={host} ;; *) features=w,other ;; esac
   inside ip address add $address/24 dev pod-end
   inside ip link set dev pod-end up
@@ -226,7 +226,8 @@ for address in 10.98.0.2 10.98.0.3 10.98.0.4; do
   until_told slurmd-$address "slurmd started on"
   for _ in $(seq 100); do timeout 20 scontrol show node {host} | grep -q State=IDLE && break; sleep 0.1; done
   timeout 20 scontrol show node {host} | grep "NodeAddr\\|ActiveFeatures"
-  timeout 30 srun --nodelist={host} sh -c 'echo ran at '$address
+  case $address in *.5) timeout 20 scontrol show node {host} | grep 'State=\\|Reason=' ;; *) timeout 30 srun --nodelist={host} sh -c 'echo ran at '$address ;; esac
+  case $address in *.4) timeout 20 scontrol update nodename={host} state=drain reason='bad disk' ;; esac
   unshare --uts sh -c {shlex.quote(f"hostname {host}; {stopping}")}
   kill $(pgrep -x slurmd) && wait %+ || true
   inside ip address del $address/24 dev pod-end
@@ -239,8 +240,10 @@ done
     for address in ("10.98.0.2", "10.98.0.3", "10.98.0.4"):
         assert f"NodeAddr={address} " in verdict.told, verdict
         assert f"ran at {address}" in verdict.told, verdict
-    assert re.findall(r"ActiveFeatures=(\S+)", verdict.told) == ["w", "w", "w,other"]
+    assert re.findall(r"ActiveFeatures=(\S+)", verdict.told) == ["w", "w", "w,other", "w,other"]
     assert "returned to service" in verdict.logs["slurmctld"]
+    assert "State=IDLE+DRAIN" in verdict.told, "what an administrator drained stays so"
+    assert "Reason=bad disk" in verdict.told
 
 
 def test_slurm_itself_knows_every_parameter_that_is_said_to_be_one(tmp_path: Path) -> None:
@@ -274,7 +277,7 @@ def test_slurmdbd_opens_its_database_by_tls_with_a_password_of_difficult_letters
         "storage-cert.pem": pems["client.crt"],
         "storage-key.pem": pems["client.key"],
     }
-    files |= {"server.crt": pems["server.crt"], "server-key.pem": pems["server.key"]}
+    files |= {"jwks.json": '{"keys": []}', "server.crt": pems["server.crt"], "server-key.pem": pems["server.key"]}
     password = case.around.password.replace("\\", "\\\\")
     script = f"""
 cd /tmp

@@ -142,7 +142,19 @@ class Assembler:
         tls = accounting.spec.storage_config.tls if accounting.spec.storage_config else None
         if tls is not None:
             secrets |= {reference.name for reference in (tls.ca_ref, tls.certificate_ref, tls.key_ref) if reference is not None}
-        return replace(plain, digests=await self.digests(namespace, secrets))
+        jwks, storage = accounting.spec.jwks_key_ref, accounting.spec.storage_config
+        password = storage.password_key_ref if storage else None
+        return replace(
+            plain,
+            digests=await self.digests(namespace, secrets),
+            files={jwks.name: await self._file(jwks.name, namespace)} if jwks else {},
+            password_mark=self._version("Secret", password.name, namespace) if password else "",
+        )
+
+    def _version(self, kind: str, name: str, namespace: str) -> str:
+        """What is another whenever it was written to."""
+        found = self._watches.files.get(kind, Key(namespace, name))
+        return f"{found.metadata.uid} {found.metadata.resource_version}" if found else ""
 
     async def digests(self, namespace: str, secrets: Iterable[str], *, optional: bool = False) -> dict[str, str]:
         """Of the content of each Secret. Raises Trouble where one is not there, unless it is `optional`."""

@@ -17,6 +17,7 @@ __all__ = [
     "HOSTNAME_OVERRIDE",
     "HOST_KEYS_HASH",
     "INSTANCE",
+    "JWKS_HASH",
     "JWT_KEY_HASH",
     "NODE_CORDON_REASON",
     "POD_CORDON",
@@ -72,6 +73,7 @@ FEATURES = "features.slinky.slurm.net/spec"
 CONFIG_HASH = "slinky.slurm.net/slurm-config-hash"
 SLURM_KEY_HASH = "slinky.slurm.net/slurm-key-hash"
 JWT_KEY_HASH = "slinky.slurm.net/jwt-key-hash"
+JWKS_HASH = "slinky.slurm.net/jwks-hash"
 SLURMDBD_CONF_HASH = "slinky.slurm.net/slurmdbd-conf-hash"
 TLS_HASH = "slinky.slurm.net/storage-tls-hash"
 SSHD_CONF_HASH = "slinky.slurm.net/sshd-conf-hash"

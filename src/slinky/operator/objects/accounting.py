@@ -34,23 +34,26 @@ def accounting_objects(accounting: Accounting, site: AccountingView, password: s
         resource("v1", "Secret", metadata(accounting, name, everyone), type="Opaque", data=secret),
         service(accounting, name, everyone, selector, daemon="slurmdbd", port=names.SLURMDBD_PORT, template=accounting.spec.service),
         *([accounting_policy(accounting, site)] if site.network_policies else []),
-        *_stateful_set(accounting, site, everyone, digest_of(conf)),
+        *_stateful_set(accounting, site, everyone),
     ]
 
 
-def _stateful_set(accounting: Accounting, site: AccountingView, everyone: dict[str, str], conf: str) -> Iterable[dict[str, Any]]:
+def _stateful_set(accounting: Accounting, site: AccountingView, everyone: dict[str, str]) -> Iterable[dict[str, Any]]:
     slurm, jwt = site.slurm_key, site.jwt_key
     if slurm is None or jwt is None:
         return
     name = names.accounting(accounting.metadata.name)
     notes = {
         labels.DEFAULT_CONTAINER: "slurmdbd",
-        labels.SLURMDBD_CONF_HASH: conf,
+        # Not of the password itself: who may read pods could try words against it.
+        labels.SLURMDBD_CONF_HASH: digest_of([slurmdbd_conf(accounting, ""), site.password_mark]),
         labels.SLURM_KEY_HASH: site.digest(slurm[0]),
         labels.JWT_KEY_HASH: site.digest(jwt[0]),
     }
     if files := tls_files(_tls(accounting)):
         notes[labels.TLS_HASH] = digest_of([site.digest(reference.name) for _, reference in files.values()])
+    if jwks := accounting.spec.jwks_key_ref:
+        notes[labels.JWKS_HASH] = digest_of(site.files.get(jwks.name, {}).get(jwks.key or names.JWKS_FILE, ""))
     spec = {
         "replicas": 1,
         "revisionHistoryLimit": 0,

@@ -93,7 +93,7 @@ def _pod(loginset: LoginSet, site: ClusterView) -> dict[str, Any]:
 
 
 def _key_copier(loginset: LoginSet) -> dict[str, Any]:
-    """sackd may be slurm and the key has to be its own: what is mounted is root's, and a group for the whole pod would reach people's homes."""
+    """sackd may be slurm and the key has to be its own: what is mounted is root's, and a group for the whole pod would reach people's homes. (`spec.initconf`, the original's container for it, is without effect.)"""
     copy = f"install -m 0600 -o {names.DAEMON_USER} -g {names.DAEMON_GROUP} /mnt/slurm/{names.SLURM_KEY} {names.ETC}/{names.SLURM_KEY}"
     ours: dict[str, Any] = {
         "name": "initconf",
@@ -110,7 +110,7 @@ def _key_copier(loginset: LoginSet) -> dict[str, Any]:
     for field in ("image", "imagePullPolicy"):
         if field in loginset.spec.login:
             ours[field] = loginset.spec.login[field]
-    return lay_over(ours, loginset.spec.initconf) | {"name": "initconf"}
+    return ours
 
 
 def _volumes(loginset: LoginSet, site: ClusterView) -> list[dict[str, Any]]:

@@ -51,12 +51,12 @@ def unprivileged() -> dict[str, Any]:
     }
 
 
-def probes(handler: Callable[[str], dict[str, Any]], *, minutes: int = 1) -> dict[str, Any]:
-    """A daemon has five minutes to start (slurmctld reads its state, slurmd waits for slurmctld) and so many `minutes` to answer; it is asked often, so that it is used as soon as it is ready."""
+def probes(handler: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """A daemon has five minutes to start (slurmctld reads its state, and waits for slurmdbd) and one to answer; it is asked often, so that it is used as soon as it is ready."""
     patience = {"timeoutSeconds": 5}
     return {
         "startupProbe": handler("/livez") | patience | {"periodSeconds": 5, "failureThreshold": 60},
-        "livenessProbe": handler("/livez") | patience | {"periodSeconds": 10, "failureThreshold": 6 * minutes},
+        "livenessProbe": handler("/livez") | patience | {"periodSeconds": 10, "failureThreshold": 6},
         "readinessProbe": handler("/readyz") | patience | {"periodSeconds": 3},
     }
 
@@ -75,10 +75,9 @@ def empty(name: str, *, memory: bool = False) -> dict[str, Any]:
     return {"name": name, "emptyDir": {"medium": "Memory"} if memory else {}}
 
 
-def config_files(config_map: str, **items: str) -> dict[str, Any]:
-    """A source of a projected volume: all of a ConfigMap, or only the keys named."""
-    made: dict[str, Any] = {"name": config_map}
-    return {"configMap": made | ({"items": [{"key": key, "path": path} for path, key in items.items()]} if items else {})}
+def config_files(config_map: str) -> dict[str, Any]:
+    """A source of a projected volume: all of a ConfigMap."""
+    return {"configMap": {"name": config_map}}
 
 
 def key_file(secret: str, key: str, path: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A RestApi's objects: slurmrestd's Deployment and its Service.
 
-What must stay true: slurmrestd holds no key of the cluster's. It is nobody, passes on the tokens that callers bring, and can make none.
+All files are mounted: slurm.conf may include some. What must stay true: slurmrestd holds no key of the cluster's. It is nobody, passes on the tokens that callers bring, and can make none.
 """
 
 from typing import Any
@@ -78,7 +78,7 @@ def _pod(restapi: RestApi, site: ClusterView) -> dict[str, Any]:
     }
     ours = {
         "securityContext": user(names.NOBODY),
-        "volumes": [etc_volume([config_files(names.config(site.name), **{"slurm.conf": "slurm.conf"})]), empty("tmp")],
+        "volumes": [etc_volume([config_files(names.config(site.name))]), empty("tmp")],
     }
     made = pod_spec(ours, container, spec.slurmrestd, spec.template)
     for one in made["containers"]:

@@ -68,6 +68,10 @@ class AccountingView:
     """Those that refer to it."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """As in a `ClusterView`."""
+    files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The data of the ConfigMap with JWKS, where one is named."""
+    password_mark: str = ""
+    """Another when the database's password may be, and not made from it: pods show it."""
     network_policies: bool = True
 
     def digest(self, secret: str) -> str:

@@ -15,8 +15,11 @@ from slinky.operator.objects.view import ClusterView, slurm_key
 
 __all__ = ["node_parameters", "slurmd_container", "worker_volumes"]
 
-# Jobs that are still here end with the pod: Slurm should know at once, not after its timeout. A slurmctld that is away must not hold up the pod's end.
-_STOPPING = "timeout 10 scontrol update nodename=\"$(hostname)\" state=down reason='slurm-operator: Pod is terminating'"
+# Jobs that are still here end with the pod: Slurm should know at once, not after its timeout. A reason that stands there stays: it may be somebody's own. A slurmctld that is away must not hold up the pod's end.
+_STOPPING = (
+    'name=$(hostname); why=$(timeout 5 scontrol show node "$name" | sed -n "s/^ *Reason=\\(.*\\) \\[.*/\\1/p"); '
+    'timeout 5 scontrol update nodename="$name" state=down reason="${why:-slurm-operator: Pod is terminating}"'
+)
 
 
 def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
@@ -35,7 +38,8 @@ def slurmd_container(nodeset: NodeSet, view: ClusterView) -> dict[str, Any]:
             {"name": "slurmd", "containerPort": names.SLURMD_PORT, "protocol": "TCP"},
             *([{"name": "ssh", "containerPort": names.SSH_PORT, "protocol": "TCP"}] if ssh else []),
         ],
-        **probes(page("slurmd"), minutes=10),  # who restarts it ends its jobs: by then Slurm has long given the node up
+        # Readiness alone: whoever restarts a slurmd that is slow to answer ends its jobs, and one that has died ends the container by itself.
+        "readinessProbe": probes(page("slurmd"))["readinessProbe"],
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", _STOPPING]}}},
         "securityContext": {"privileged": True, "capabilities": {"add": ["BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"]}},
         "volumeMounts": [
