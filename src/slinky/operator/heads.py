@@ -157,9 +157,11 @@ class Heads:
         secret, place = jwt_key(controller)
         content = await site.watches.files.content("Secret", secret, namespace)
         signing = content.bytes_of(place) if content else None
-        if not living or not signing:
+        if not living:
             await site.clusters.drop(key)
             return
+        if not signing:
+            return  # a client that is there goes on with the key that it has
         restapi = min(living, key=lambda each: (str(each.metadata.creation_timestamp), each.metadata.name))
         service = names.restapi(restapi.metadata.name)
         seen = site.watches.children["Service"].get(service, namespace)
