@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,14 @@ from slinky.sandbox.processes import Processes
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import Shape
 from slinky.sandbox.up import up
-from slinky.slurm import NodeDescription, SlurmClient
+from slinky.slurm import NodeDescription, SlurmClient, compress
 
 __all__ = ["measure"]
 
 NAME = "bench-nodesets"
 CLUSTERS = 10
 AT_ONCE = 32
-SECONDS = 600.0
+SECONDS = 300.0
 SAMPLE = re.compile(r"^slinky_(kube|slurm)_requests_total\{(.*)\} (\S+)$", re.MULTILINE)
 
 
@@ -96,10 +97,14 @@ class Ground:
         status: dict[str, Any] = found.get("status", {})
         return status if status.get("observedGeneration") == found["metadata"]["generation"] else {}
 
-    async def register(self, name: str, count: int) -> None:
-        """The workers' part in Slurm, all in one request."""
-        sizes = {"cpus": 4, "boards": 1, "sockets_per_board": 1, "cores_per_socket": 4, "threads_per_core": 1, "real_memory": 4096}
-        await self.slurm.nodes.create(NodeDescription(name=f"{name}-[0-{count - 1}]", address="127.0.0.1", features=[name], **sizes))  # type: ignore[arg-type]
+    async def play(self, name: str, count: int) -> None:
+        """For ever: the workers' part in Slurm. Those that are not there register, all in one request."""
+        while True:
+            there = {node.name for node in await self.slurm.nodes.all()}
+            unknown = [host for number in range(count) if (host := f"{name}-{number}") not in there]
+            if unknown:
+                await self.slurm.nodes.create(_described(name, unknown))
+            await asyncio.sleep(0.5)
 
     async def calls(self) -> dict[str, float]:
         """So far: to the API server by method and resource, to Slurm as one."""
@@ -118,6 +123,20 @@ class Ground:
             while not await probe():
                 await asyncio.sleep(0.05)
         return time.monotonic() - began
+
+
+def _described(nodeset: str, names: list[str]) -> NodeDescription:
+    return NodeDescription(
+        name=compress(names),
+        address="127.0.0.1",
+        cpus=4,
+        boards=1,
+        sockets_per_board=1,
+        cores_per_socket=4,
+        threads_per_core=1,
+        real_memory=4096,
+        features=[nodeset],
+    )
 
 
 async def _measure(sandbox: Sandbox, workers: int, folder: Path) -> list[Row]:
@@ -143,19 +162,30 @@ async def _crds(sandbox: Sandbox, plain: Kube) -> None:
         await sandbox.until("kube-apiserver", f"{kind} were served", lambda kind=kind: plain.get(f"/apis/{GROUP}/{VERSION}/{kind}"))  # type: ignore[misc]
 
 
+@asynccontextmanager
+async def _played(ground: Ground, *names: str, count: int) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(ground.play(name, count)) for name in names]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def _one(ground: Ground, workers: int) -> list[Row]:
     await ground.nodeset("one", "model", 1)
-    await ground.register("model", 1)
-    await ground.until(lambda: _ready(ground, "one", "model", 1))
+    async with _played(ground, "model", count=1):
+        await ground.until(lambda: _ready(ground, "one", "model", 1))
     raw = await _raw_rate(ground, workers)
     before = await ground.calls()
     await ground.nodeset("one", "many", workers)
     seconds = await ground.until(lambda: _created(ground, before, workers))
-    await ground.register("many", workers)
-    ready = await ground.until(lambda: _ready(ground, "one", "many", workers))
-    spent = {what: (count - before.get(what, 0)) / workers for what, count in (await ground.calls()).items()}
-    await ground.change("one", "many", template={"metadata": {"labels": {"release": "2"}}})
-    updated = await ground.until(lambda: _ready(ground, "one", "many", workers))
+    async with _played(ground, "many", count=workers):
+        ready = await ground.until(lambda: _ready(ground, "one", "many", workers))
+        spent = {what: (count - before.get(what, 0)) / workers for what, count in (await ground.calls()).items()}
+        await ground.change("one", "many", template={"metadata": {"labels": {"release": "2"}}})
+        updated = await ground.until(lambda: _ready(ground, "one", "many", workers))
     await ground.change("one", "many", replicas=0)
     gone = await ground.until(lambda: _ready(ground, "one", "many", 0))
     rate, size = workers / seconds, f"a NodeSet of {workers:,} workers"
@@ -179,13 +209,12 @@ async def _ten(ground: Ground, workers: int) -> list[Row]:
     await asyncio.gather(*(ground.nodeset(name, f"{name}w", workers) for name in names))
     await ground.until(lambda: _created(ground, before, workers * CLUSTERS))
     seconds = time.monotonic() - began
-    for name in names:
-        await ground.register(f"{name}w", workers)
 
     async def all_ready() -> bool:
         return all([await _ready(ground, name, f"{name}w", workers) for name in names])
 
-    await ground.until(all_ready)
+    async with _played(ground, *(f"{name}w" for name in names), count=workers):
+        await ground.until(all_ready)
     what = f"ten clusters at once, {workers} workers each"
     return [
         Row(f"{what}, pods created", workers * CLUSTERS / seconds, "pods/s"),
