@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from slinky.kube import Client, from_kubeconfig
+from slinky.operator.children import SECRETS
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import FixedToken, SlurmClient
 from slinky.slurm.credentials import mint
@@ -70,12 +71,24 @@ async def test_a_cluster_appears_is_mended_and_goes(sandbox: Sandbox, operator: 
         await asyncio.gather(mends(lab), follows(lab))
         await lab.until_there(*CHILDREN)
         assert {name: await lab.secret(name) for name in keys} == keys
+        await loses_a_key(lab)
         await lab.until_said("RestApi", "r", "True")
         await lab.delete("Controller", "c")
         await lab.until_gone(*CHILDREN)
         await lab.until_said("RestApi", "r", "True", "ControllerNotFound")
         await lab.until_said("RestApi", "r", "True", type_="Degraded")
     assert operator
+
+
+async def loses_a_key(lab: Lab) -> None:
+    """A cluster that runs is given no other: what was there has to come back."""
+    held = await lab.get("Secret", "c-auth-slurm")
+    await lab.delete("Secret", "c-auth-slurm")
+    assert "c-auth-slurm" in await lab.until_said("Controller", "c", "True", "KeyLost", type_="Degraded")
+    assert not await lab.get("Secret", "c-auth-slurm")
+    owners = {"ownerReferences": held["metadata"]["ownerReferences"]}
+    await lab.kube.create(SECRETS.untyped, {"metadata": {"name": "c-auth-slurm", **owners}, "data": held["data"]}, lab.namespace)
+    await lab.until_said("Controller", "c", "False", type_="Degraded")
 
 
 async def mends(lab: Lab) -> None:
@@ -130,8 +143,12 @@ async def test_what_is_wrong_is_said_and_holds_up_nothing_else(sandbox: Sandbox,
         await lab.create("Controller", "typo", {"slurmctld": IMAGE, "extraconf": "x"})
         await lab.create("Controller", "refused", {"slurmctld": IMAGE, "template": {"spec": {"nodeSelector": {"a b": "c"}}}})
         await lab.create("Controller", "nofile", {"slurmctld": IMAGE, "configFileRefs": [{"name": "missing"}]})
+        await lab.create("ConfigMap", "taken-config", data={"theirs": "yes"})
+        await lab.create("Controller", "taken", {"slurmctld": IMAGE})
         await lab.create("Controller", "c", {"slurmctld": IMAGE})
         await lab.until_said("Controller", "c", "True")
+        assert "taken-config" in await lab.until_said("Controller", "taken", "True", "Refused", type_="Degraded")
+        assert (await lab.get("ConfigMap", "taken-config"))["data"] == {"theirs": "yes"}
         assert "extraconf" in await lab.until_said("Controller", "typo", "True", "UnknownField", type_="Degraded")
         assert "extraConf" in (await lab.events("typo"))["UnknownField"]
         assert "nodeSelector" in await lab.until_said("Controller", "refused", "True", "Refused", type_="Degraded")

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 AT_ONCE = 8
 WRITE_SECONDS = 20.0
 GONE_SECONDS = 0.1
-IMMUTABLE = "updates to statefulset spec"  # Kubernetes' own words
+IMMUTABLE = {"StatefulSet": "updates to statefulset spec", "Secret": "field is immutable"}  # Kubernetes' own words
 
 Body = Mapping[str, Any]
 
@@ -44,6 +44,10 @@ class ApplyError(Exception):
     def __init__(self, refused: Mapping[Child, str]) -> None:
         self.refused = refused
         super().__init__("; ".join(f"{child.kind} {child.key.name}: {message}" for child, message in refused.items()))
+
+
+class TakenError(KubeError):
+    """The name is somebody else's."""
 
 
 class Applied(NamedTuple):
@@ -103,8 +107,8 @@ class Applier:
         created: list[Child] = []
         changed: list[Child] = []
         for child, outcome in zip(bodies, outcomes, strict=True):
-            if isinstance(outcome, ApiError):
-                refused[child] = outcome.message
+            if isinstance(outcome, ApiError | TakenError):
+                refused[child] = outcome.message if isinstance(outcome, ApiError) else str(outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
             elif outcome:
@@ -126,10 +130,12 @@ class Applier:
         if not self._may_act():
             raise KubeError(f"{child} was not written: another process leads")
         async with self._turns:
+            if seen is None and child not in memory:
+                await self._check_free(child, owner)
             try:
                 answer = await self._send(child, body)
             except InvalidError as error:
-                if seen is None or child.kind != "StatefulSet" or IMMUTABLE not in error.message:
+                if seen is None or IMMUTABLE.get(child.kind, "\0") not in error.message:
                     raise
                 answer = await self._anew(child, body, seen)
         known = memory.get(child)
@@ -138,6 +144,17 @@ class Applier:
             return "created"
         same = known is not None and known.fingerprint == memory[child].fingerprint
         return "" if same or (seen is not None and fingerprint(seen) == fingerprint(answer)) else "changed"
+
+    async def _check_free(self, child: Child, owner: Owner) -> None:
+        """What somebody else made is not taken over: it would be changed, and deleted with its new owner. Raises TakenError."""
+        try:
+            found = await self._kube.get(CHILD_KINDS[child.kind].metadata_only, child.key.name, child.key.namespace)
+        except NotFoundError:
+            return
+        holder = found.metadata.controller
+        if holder is None or holder.uid != owner.uid:
+            whose = f"{holder.kind} {holder.name}" if holder else "whoever made it"
+            raise TakenError(f"there is one of that name already, and it belongs to {whose}: rename or delete one of the two")
 
     async def _send(self, child: Child, body: Body) -> Meta:
         resource = CHILD_KINDS[child.kind]
@@ -153,8 +170,8 @@ class Applier:
         return msgspec.json.decode(answer, type=KubeObject).metadata
 
     async def _anew(self, child: Child, body: Body, seen: Meta) -> Meta:
-        """What cannot be changed in a StatefulSet is changed by another one of that name; its pods and claims live on, and are taken over."""
-        log.info("%s has other fields that cannot be changed: it is made anew, and its pods live on", child)
+        """What cannot be changed in one is changed by another of that name; a StatefulSet's pods and claims live on, and are taken over."""
+        log.info("%s has fields that cannot be changed: it is made anew, and its pods live on", child)
         resource = CHILD_KINDS[child.kind]
         await self._kube.delete(resource, child.key.name, child.key.namespace, uid=seen.uid, propagation=Propagation.ORPHAN)
         try:

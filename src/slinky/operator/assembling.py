@@ -226,6 +226,8 @@ class Assembler:
         if not isinstance(result, list):
             return result
         held: T | None = self._good.get((type_.__name__, found.key))
+        if held is not None and held.metadata.uid != found.metadata.uid:
+            return None  # another of that name was there before
         return None if held is None else msgspec.structs.replace(held, metadata=found.metadata)
 
     @staticmethod

@@ -12,7 +12,7 @@ from slinky.operator.assembling import Assembler
 from slinky.operator.children import Child, Owner
 from slinky.operator.conditions import DEGRADED, PROGRESSING, READY, Standing, broken, settled, under_way
 from slinky.operator.configuration import bundled, confirmed_config, confirmed_copy, mark_in, marked, with_files
-from slinky.operator.keys import host_keys, random_key
+from slinky.operator.keys import Makes, host_keys, random_key
 from slinky.operator.kinds import Accounting, Controller, LoginSet, RestApi, Written
 from slinky.operator.objects.accounting import accounting_objects
 from slinky.operator.objects.controller import controller_objects
@@ -20,7 +20,8 @@ from slinky.operator.objects.loginset import login_objects
 from slinky.operator.objects.restapi import restapi_objects
 from slinky.operator.objects.secrets import host_keys_secret, jwt_key_secret, slurm_key_secret
 from slinky.operator.objects.view import ClusterView, jwt_key, slurm_key
-from slinky.operator.reconfiguring import REFUSED, REFUSED_SECONDS, Progress, Reconfiguring
+from slinky.operator.reconfiguration import REFUSED, Progress
+from slinky.operator.reconfiguring import REFUSED_SECONDS, UNSEEN_SECONDS, Reconfiguring
 from slinky.operator.relations import Place
 from slinky.operator.site import Site
 from slinky.operator.standings import PodTrouble, pod_trouble, standing_of
@@ -57,12 +58,18 @@ class Heads:
             self._reconfiguring.forget(key)
             await self._site.clusters.drop(key)
 
-    async def _apply(self, kind: str, found: Written, objects: Sequence[Body], kept: Sequence[Child] = ()) -> None:
+    async def _apply(self, kind: str, found: Written, objects: Sequence[Body]) -> None:
+        if refused := await self._applied(kind, found, objects):
+            raise Trouble("Refused", f"Kubernetes refuses {refused}") from refused
+
+    async def _applied(self, kind: str, found: Written, objects: Sequence[Body], kept: Sequence[Child] = ()) -> ApplyError | None:
+        """What was refused, if anything: the rest is done all the same."""
         try:
             applied = await self._site.applier.apply(objects, owner_of(kind, found), kept=kept)
         except ApplyError as error:
-            raise Trouble("Refused", f"Kubernetes refuses {error}") from error
+            return error
         self._site.statuses.made(kind, found, applied)
+        return None
 
     # Controller
 
@@ -81,22 +88,34 @@ class Heads:
             objects = with_files(objects, name, before)
         if configuration in (running, controller.status.configuration if running is None else ""):
             objects = [*objects, confirmed_copy(objects, name)]
-        await self._apply("Controller", found, objects, kept=[Child("ConfigMap", Key(found.metadata.namespace, confirmed_config(name)))])
-        if controller.spec.external:
+        refused = await self._applied(
+            "Controller", found, objects, [Child("ConfigMap", Key(found.metadata.namespace, confirmed_config(name)))]
+        )
+        if refused is not None and Child("ConfigMap", Key(found.metadata.namespace, names.config(name))) in refused.refused:
+            raise Trouble("Refused", f"Kubernetes refuses {refused}") from refused
+        if controller.spec.external and refused is None:
             await site.statuses.say("Controller", found, self._external(found.key))
             return
+        if controller.spec.external:
+            raise Trouble("Refused", f"Kubernetes refuses {refused}") from refused
         workload = site.watches.stateful_sets.get(names.controller(controller.metadata.name), controller.metadata.namespace)
         pods = standing_of(workload, "slurmctld", self._pod_trouble("slurmctld", found))
         wanted = configuration if before is None else mark_in(before["slurm.conf"])
-        progress = self._reconfiguring.want(found.key, wanted, controller.status.configuration)
+        status = controller.status
+        progress = self._reconfiguring.want(found.key, wanted, status.configuration, status.configured_since)
         standing = self._controller_standing(pods, view, progress, found.key)
+        if refused is not None:
+            raise Trouble("Refused", f"Kubernetes refuses {refused}") from refused
+        if self._reconfiguring.is_unseen(progress) and _stands_still(pods):
+            site.look_later(Place(found.metadata.namespace, "Controller", name), UNSEEN_SECONDS)
+            return  # what stands there was true a moment ago
         if before is not None:
             standing = broken("ConfigurationRefused", REFUSED, ready=standing[READY].status)
             site.look_later(Place(found.metadata.namespace, "Controller", name), REFUSED_SECONDS + 1.0)
         confirmed = progress.confirmed
         if confirmed == wanted != controller.status.configuration:
-            site.statuses.event("Controller", found, "ConfigurationApplied", f"all daemons run configuration {wanted}")
-        await site.statuses.say("Controller", found, standing, configuration=confirmed)
+            site.statuses.event("Controller", found, "ConfigurationApplied", f"slurmctld and all slurmds run configuration {wanted}")
+        await site.statuses.say("Controller", found, standing, configuration=confirmed, configuredSince=progress.oldest)
 
     async def _before(self, key: Key, configuration: str) -> Mapping[str, str] | None:
         """The files to go back to, where slurmctld refuses this configuration: it would hand them out to workers all the same, and could not begin anew itself."""
@@ -113,11 +132,22 @@ class Heads:
         for reference, key in ((spec.slurm_key_ref, names.SLURM_KEY), (spec.jwt_reference, names.JWT_KEY)):
             if reference is not None:
                 await self._site.secret_key(reference.name, reference.key or key, meta.namespace)
-        keys = self._site.keys
         if spec.slurm_key_ref is None and not spec.external:
-            await keys.ensure(meta.namespace, names.slurm_key_secret(meta.name), lambda: slurm_key_secret(controller, random_key()))
+            await self._key(controller, names.slurm_key_secret(meta.name), lambda: slurm_key_secret(controller, random_key()))
         if spec.jwt_reference is None and not spec.external:
-            await keys.ensure(meta.namespace, names.jwt_key_secret(meta.name), lambda: jwt_key_secret(controller, random_key()))
+            await self._key(controller, names.jwt_key_secret(meta.name), lambda: jwt_key_secret(controller, random_key()))
+
+    async def _key(self, controller: Controller, secret: str, makes: Makes) -> None:
+        """Made once. A cluster that runs with a key that is gone is not given another: its daemons could not speak with each other any more, and jobs would be lost."""
+        meta, watches = controller.metadata, self._site.watches
+        runs = watches.stateful_sets.get(names.controller(meta.name), meta.namespace) is not None
+        if runs and watches.files.get("Secret", Key(meta.namespace, secret)) is None:
+            raise Trouble(
+                "KeyLost",
+                f"Secret {secret} is gone, and the cluster runs with the key that was in it: put it back from a copy (the daemons' pods have it in {names.ETC}); or, to begin with another, delete StatefulSet {names.controller(meta.name)} and all workers first",
+                lasting=True,
+            )
+        await self._site.keys.ensure(meta.namespace, secret, makes)
 
     async def _slurm(self, controller: Controller) -> None:
         """A client for as long as there is a RestApi to speak to."""
@@ -127,9 +157,11 @@ class Heads:
         secret, place = jwt_key(controller)
         content = await site.watches.files.content("Secret", secret, namespace)
         signing = content.bytes_of(place) if content else None
-        if not living or not signing:
+        if not living:
             await site.clusters.drop(key)
             return
+        if not signing:
+            return  # a client that is there goes on with the key that it has
         restapi = min(living, key=lambda each: (str(each.metadata.creation_timestamp), each.metadata.name))
         service = names.restapi(restapi.metadata.name)
         seen = site.watches.children["Service"].get(service, namespace)
@@ -153,14 +185,14 @@ class Heads:
         return settled("the cluster's head is elsewhere, and answers", "Answers")
 
     def _controller_standing(self, pods: Standing, view: ClusterView, progress: Progress, key: Key) -> Standing:
-        if not pods[READY].status or pods[PROGRESSING].status or pods[DEGRADED].status:
+        if not _stands_still(pods):
             return pods
         if not view.restapis:
             return settled(
                 "slurmctld runs; without a RestApi it is restarted for each new configuration, and which one it runs is not seen"
             )
-        if progress.is_done:
-            return settled("slurmctld runs, and all daemons run the configuration as written")
+        if progress.done:
+            return settled("slurmctld and all slurmds run the configuration as written")
         cluster = self._site.clusters.get(*key)
         late = self._reconfiguring.wait_left(progress)
         if progress.refused:
@@ -229,6 +261,10 @@ class Heads:
         pods = self._site.watches.pods.list(found.metadata.namespace)
         wanted = {labels.APP: daemon, labels.INSTANCE: found.metadata.name}
         return pod_trouble(pod for pod in pods if all(pod.metadata.labels.get(key) == value for key, value in wanted.items()))
+
+
+def _stands_still(pods: Standing) -> bool:
+    return pods[READY].status and not pods[PROGRESSING].status and not pods[DEGRADED].status
 
 
 def _restarting(found: Body, configuration: str) -> Body:

@@ -16,7 +16,7 @@ from slinky.kube import AlreadyExistsError, Client, Key, KubeError
 from slinky.operator.children import SECRETS
 from slinky.operator.files import NamespaceFiles
 
-__all__ = ["KeyMaker", "host_keys", "random_key"]
+__all__ = ["KeyMaker", "Makes", "host_keys", "random_key"]
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,13 @@ is tried again where that can help.
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from slinky.kube import Backoff, Change, Key, KubeError, KubeMetrics, KubeObject, WorkQueue
 from slinky.operator import labels
+from slinky.operator.applying import ApplyError
 from slinky.operator.assembling import Assembler
 from slinky.operator.conditions import READY, broken, under_way
 from slinky.operator.conf.text import UnwritableValueError
@@ -29,6 +31,7 @@ __all__ = ["Passes"]
 log = logging.getLogger(__name__)
 
 BACKOFF = Backoff(first=0.5, most=120.0)
+FAILURES = 4  # in a row, before an object is told that it is not the API server's passing mood
 DAEMON_OF = {"slurmctld": "Controller", "slurmdbd": "Accounting", "slurmrestd": "RestApi", "login": "LoginSet"}
 
 
@@ -38,7 +41,7 @@ class Passes:
     def __init__(self, site: Site, assembler: Assembler, metrics: KubeMetrics | None = None) -> None:
         self._site = site
         self._assembler = assembler
-        self.queue: WorkQueue[Place] = WorkQueue(backoff=BACKOFF, expected=(Trouble,))
+        self.queue: WorkQueue[Place] = WorkQueue(backoff=BACKOFF, expected=(Trouble, ApplyError))
         site.look_at, site.look_later = self._look, self._look_later
         self.reconfiguring = Reconfiguring(site, lambda key: self._look(Place(key.namespace, "Controller", key.name)))
         self._heads = Heads(site, assembler, self.reconfiguring)
@@ -83,6 +86,7 @@ class Passes:
             return
         if new is None and old is not None:
             self._site.applier.forget(old.metadata.uid)
+            self._assembler.forget(kind, old.key)
         for found in (old, new):
             if found is not None:
                 for place in affected(kind, found, self._others):
@@ -154,13 +158,18 @@ class Passes:
                 await self._say_broken(place, found, trouble.reason, trouble.message)
             if not trouble.lasting:
                 raise
+        except ApplyError as error:
+            await self._say_broken(place, found, "Refused", f"Kubernetes refuses {error}")
+            raise
         except UnwritableValueError as error:
             await self._say_broken(place, found, "InvalidSpec", str(error))
         except UnreadableError as error:
             await self._say_broken(place, found, "NamespaceUnreadable", str(error))
             raise
         except KubeError as error:
-            log.info("%s: %s", place, error)
+            if self.queue.agenda.failures(place) + 1 >= FAILURES:
+                with suppress(KubeError):
+                    await self._say_broken(place, found, "KubernetesFails", str(error))
             raise
 
     async def _make(self, place: Place, found: Written) -> None:

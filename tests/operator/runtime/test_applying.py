@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.kube import ConnectionFailedError, InvalidError, Key, KubeError, Meta, NotFoundError, Resource
+from slinky.kube import ConnectionFailedError, InvalidError, Key, KubeError, KubeObject, Meta, NotFoundError, Resource
 from slinky.kube.errors import Status
 from slinky.kube.objects import OwnerReference
 from slinky.operator.applying import Applier, ApplyError, decorated, surplus
@@ -26,6 +26,7 @@ class Server:
         self.bodies: dict[Child, Mapping[str, Any]] = {}
         self.writes: list[str] = []
         self.refuses: dict[str, KubeError] = {}
+        self.theirs: dict[Key, Meta] = {}  # without our label: no cache of ours knows it
         self._version = 0
 
     def of(self, owner_uid: str) -> Iterable[tuple[Child, Meta]]:
@@ -55,9 +56,11 @@ class Server:
             owner_references=(OwnerReference(uid=OWNER.uid, controller=True),),
         )
 
-    async def get(self, resource: Resource[Any], name: str, namespace: str) -> None:
-        if not any(each.key == Key(namespace, name) for each in self.held):
+    async def get(self, resource: Resource[Any], name: str, namespace: str) -> KubeObject:
+        known = {child.key: meta for child, meta in self.held.items()} | self.theirs
+        if Key(namespace, name) not in known:
             raise NotFoundError("GET", resource.path(namespace, name), Status(code=404, message="gone"))
+        return KubeObject(metadata=known[Key(namespace, name)])
 
     async def delete(self, resource: Resource[Any], name: str, namespace: str, *, uid: str, **_: Any) -> None:
         child = next(each for each in self.held if each.key == Key(namespace, name))
@@ -147,6 +150,38 @@ async def test_a_stateful_set_of_somebody_else_is_left_alone(server: Server) -> 
     with pytest.raises(ApplyError, match="Forbidden"):
         await applier(server).apply([{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "c-controller"}}], OWNER)
     assert not server.writes
+
+
+@pytest.mark.parametrize(
+    ("owners", "whose"),
+    [((), "whoever made it"), ((OwnerReference(kind="Deployment", name="web", uid="u", controller=True),), "Deployment web")],
+)
+async def test_what_is_somebody_elses_is_not_taken_over(server: Server, owners: tuple[OwnerReference, ...], whose: str) -> None:
+    server.theirs[Key("lab", "c-config")] = Meta(name="c-config", namespace="lab", uid="theirs", owner_references=owners)
+    with pytest.raises(ApplyError, match=f"ConfigMap c-config: there is one of that name already, and it belongs to {whose}"):
+        await applier(server).apply([CONFIG, SERVICE], OWNER)
+    assert server.writes == ["c-controller"]
+
+
+async def test_what_the_same_object_made_before_is_taken_over(server: Server) -> None:
+    """As an operator did that knew nothing of our label."""
+    ours = (OwnerReference(kind="Controller", name="c", uid=OWNER.uid, controller=True),)
+    server.theirs[Key("lab", "c-config")] = Meta(name="c-config", namespace="lab", uid="x", owner_references=ours)
+    await applier(server).apply([CONFIG], OWNER)
+    assert server.writes == ["c-config"]
+
+
+async def test_a_secret_that_was_immutable_is_made_anew(server: Server) -> None:
+    ours, secret = (
+        applier(server),
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t"}, "data": {"a": "YQ=="}, "immutable": True},
+    )
+    await ours.apply([secret], OWNER)
+    server.refuses["t"] = InvalidError(
+        "PATCH", "/x", Status(code=422, message="data: Forbidden: field is immutable when `immutable` is set")
+    )
+    await ours.apply([{**secret, "data": {"a": "Yg=="}, "immutable": False}], OWNER)
+    assert server.writes == ["t", "-t", "t"]
 
 
 async def test_a_server_that_cannot_be_asked_is_no_refusal(server: Server) -> None:

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.operator.reconfiguring import FILES_SECONDS, Progress, Step, behind, next_step, started
+from slinky.operator.reconfiguration import BLIND_SECONDS, FILES_SECONDS, Progress, Step, behind, next_step, older, started
 from slinky.slurm import Node
 
 
@@ -56,7 +56,8 @@ def test_what_was_confirmed_and_does_not_run_any_more_is_asked_for() -> None:
 
 def test_a_slurm_that_cannot_say_what_it_runs_is_asked_twice() -> None:
     progress = Progress("new", tells=False, touched="pod new", touched_at=1.0, asked=1, asked_at=100.0)
-    assert next_step(progress, "pod", 101.0)[0] is Step.WAIT
+    assert next_step(progress, "pod", 100.0 + BLIND_SECONDS - 1)[0] is Step.WAIT
+    assert next_step(progress, "pod", 100.0 + BLIND_SECONDS)[0] is Step.ASK
     progress.asked = 2
     assert next_step(progress, "pod", 101.0)[0] is Step.DONE
 
@@ -77,6 +78,30 @@ def test_a_refused_configuration_is_never_done_and_asked_for_ever_more_rarely() 
 def test_what_runs_already_is_asked_for_all_the_same_where_it_was_not_confirmed() -> None:
     """After a refusal slurmctld hands out what it refused, until it is asked again with files that it can read."""
     assert next_step(Progress("good", confirmed="", running="good"), "pod", 0.0)[0] is Step.ASK
+
+
+def test_a_slurmd_that_was_away_is_known_by_when_it_began() -> None:
+    nodes = {each.name: each for each in (node("came-back", 5), node("new", 20), node("away", 5, "DOWN"))}
+    assert older(10, nodes) == {"came-back"}
+    assert older(0, nodes) == frozenset()
+
+
+def test_what_was_confirmed_before_us_counts_only_once_it_is_seen() -> None:
+    progress = Progress("same", confirmed="same")
+    assert not progress.done and next_step(progress, "", 0.0)[0] is not Step.DONE
+    progress.running, progress.late = "same", frozenset({"came-back"})
+    assert next_step(progress, "pod", 0.0)[0] is Step.ASK
+
+
+def test_one_that_stays_behind_does_not_have_all_others_begin_anew_every_minute() -> None:
+    progress, asks, clock = Progress("new", running="new", asked=1, late=frozenset({"static"})), [], 0.0
+    while clock < 24 * 3600:
+        step, wait = next_step(progress, "pod", clock)
+        if step is Step.ASK:
+            asks.append(clock)
+            progress.asked, progress.asked_at = progress.asked + 1, clock
+        clock += max(wait, 0.1)
+    assert len(asks) < 32 and asks[0] == 20.0
 
 
 def test_going_back_to_what_runs_brings_its_files_back_first() -> None:

@@ -121,7 +121,12 @@ class ControllerSpec(Part, frozen=True):
 class ControllerStatus(Conditioned, frozen=True):
     """What a cluster's head is."""
 
-    configuration: Annotated[str, told("The digest of the configuration that every daemon was seen to run.")] = ""
+    configuration: Annotated[
+        str, told("The digest of the configuration that slurmctld and every slurmd were seen to run; empty while that is in doubt.")
+    ] = ""
+    configured_since: Annotated[
+        int, told("A slurmd that began before this moment, in seconds since 1970, runs an older configuration, and is asked to begin anew.")
+    ] = 0
 
 
 class Controller(msgspec.Struct, kw_only=True, frozen=True):
