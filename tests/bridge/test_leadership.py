@@ -1,13 +1,14 @@
 """What a new leader finds: jobs that pods have, jobs that pods had, and jobs that nobody has a use for."""
 
 import asyncio
+import datetime as dt
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from slinky.bridge.keys import FINALIZER, JOB_ID
+from slinky.bridge.keys import FINALIZER, GANG, JOB_ID
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.marker import comment_for
 from slinky.bridge.metrics import BridgeMetrics
@@ -15,8 +16,9 @@ from slinky.bridge.poller import JobPoller
 from slinky.bridge.strays import STRAY_SECONDS
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
+from slinky.kube import Job as KubeJob
 from slinky.kube import Key, Meta, Pod
-from slinky.kube.objects import PodSpec, PodStatus
+from slinky.kube.objects import JobSpec, PodSpec, PodStatus
 from slinky.slurm import Job
 from tests.bridge.both_sides import GRANTS, OWNER, Silent, World
 from tests.kube.virtual_time import run_in_virtual_time
@@ -40,9 +42,18 @@ class Succession:
         self.world.held[job_id] = msgspec.convert(record, Job)
 
     def pod(
-        self, name: str, job_id: int = 0, *, node: str = "n", gang: bool = False, phase: str = "Running", finalizer: bool = True
+        self,
+        name: str,
+        job_id: int = 0,
+        *,
+        node: str = "n",
+        gang: bool = False,
+        phase: str = "Running",
+        finalizer: bool = True,
+        born: int = 1,
     ) -> None:
         meta = Meta(
+            creation_timestamp=dt.datetime.fromtimestamp(born, dt.UTC),
             name=name,
             namespace="ns",
             uid=f"{name}-uid",
@@ -127,6 +138,23 @@ def test_a_pod_whose_label_was_changed_goes_with_the_job_that_bound_it() -> None
         await left.lead(30)
         assert "evict a" in left.world.acts
         assert left.world.pod("a").metadata.labels[JOB_ID] == "1"
+
+    run_in_virtual_time(story())
+
+
+def test_a_gang_whose_job_was_cancelled_before_all_had_its_label_goes_whole() -> None:
+    """But for a pod that came later, in the stead of one of them."""
+
+    async def story() -> None:
+        left = Succession()
+        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
+        left.world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
+        left.job(1, "Job ns/train", "a-uid", "b-uid", state="CANCELLED", submit_time={"set": True, "number": 5})
+        left.pod("a", 1, gang=True, node="", phase="Pending")
+        left.pod("b", gang=True, node="", phase="Pending")
+        left.pod("c", gang=True, node="", phase="Pending", born=9)
+        await left.lead(30)
+        assert sorted(act for act in left.world.acts if act.startswith("evict")) == ["evict a", "evict b"]
 
     run_in_virtual_time(story())
 

@@ -47,7 +47,9 @@ def _checked(name: str, findings: Iterable[Finding]) -> Checked:
 def bound_by_a_running_job(history: History, found: Sequence[Life]) -> Iterator[Finding]:
     jobs = jobs_by_id(history.jobs, history.cluster)
     for life in found:
-        if life.bound is not None:
+        if life.bound is not None and (
+            life.job_id in jobs or life.bound.at <= history.settled_at
+        ):  # who came later may not be in accounting yet
             yield f"pod {life.key} ({life.uid})", _binding_problem(life, life.bound, jobs)
 
 

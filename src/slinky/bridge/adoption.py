@@ -12,12 +12,12 @@ import msgspec
 
 from slinky.bridge.marker import Marking, marker_for, read_comment
 from slinky.bridge.submission import Submission, hetjob_of, submission_of
-from slinky.bridge.views import needs_job, pod_view
+from slinky.bridge.views import job_id_of, needs_job, pod_view
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
 from slinky.slurm import Job
 
-__all__ = ["Found", "Inheritance", "found_in", "inheritance", "whole"]
+__all__ = ["Found", "Inheritance", "found_in", "inheritance", "meant_by", "whole"]
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
@@ -110,3 +110,16 @@ def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Seque
         own = max(fitting, key=lambda job: job.submission.job_id, default=None)
     strays = [job_id for job in jobs if job is not own for job_id in job.to_end]
     return Inheritance(own, strays)
+
+
+def meant_by(job: Found, pods: Iterable[Pod]) -> list[str]:
+    """Of pods that wait without a label, the UIDs of those that a job which is over was for: named by it, and older than it. Its labels had not all been written, and what becomes of it becomes of all."""
+    return [
+        pod.metadata.uid
+        for pod in pods
+        if not pod.spec.node_name
+        and not job_id_of(pod)
+        and f"{pod.metadata.namespace}/{pod.metadata.name}" in job.pods
+        and pod.metadata.creation_timestamp is not None
+        and pod.metadata.creation_timestamp.timestamp() <= job.submitted
+    ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from slinky.bridge.absence import AbsenceSettings
 from slinky.bridge.absence_alarm import AbsenceAlarm, AbsenceGauges
-from slinky.bridge.adoption import Found, found_in, inheritance, whole
+from slinky.bridge.adoption import Found, found_in, inheritance, meant_by, whole
 from slinky.bridge.binding import Binder
 from slinky.bridge.checkpoint import Checkpoints
 from slinky.bridge.directions import Directions, Judgement
@@ -219,6 +219,8 @@ class Leadership:
             if inherited.own and (pods or awaited):
                 known = self.reconciler.known.setdefault(key, Known())
                 known.take(inherited.own.submission, self.poller.epoch)
+                if inherited.own.is_over:
+                    known.is_for(meant_by(inherited.own, pods))
                 known.depends_on_pods = True  # for all that is known
                 for job_id in known.job_ids:
                     self.reconciler.own_job(job_id, key)
