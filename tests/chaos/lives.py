@@ -85,6 +85,8 @@ def fate(life: Life, history: History, jobs: Mapping[int, Sequence[JobRecord]], 
         return "its node was taken away"
     if life.last.owner and failed.get(family(life.key), at) < at:
         return "removed by its owner"
+    if life.last.owner and life.bound is None and not life.job_id and not life.last.reason:
+        return "removed by its owner"  # who had made one too many: the bridge would say why
     return ""
 
 
