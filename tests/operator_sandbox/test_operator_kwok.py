@@ -37,6 +37,7 @@ def operator(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iter
     settings = {
         "slurm": {"address": sandbox.slurm_server},
         "allowedTokenUsers": {"*": ["alice", "bob"]},
+        "leader": {"seconds": 4},  # it is killed several times, and who comes after it waits for so long
     }
     with background_operator(sandbox, tmp_path_factory.mktemp("operator"), **settings) as found:
         yield found
