@@ -93,6 +93,8 @@ class World:
         self.seen_unfit: dict[str, str] = {}  # those of them that are known when a job is submitted
         self.jobs = self.accounting = self
         self.site = SITE
+        self.answers, self.allocations_asked = asyncio.Event(), 0  # to who asks for an allocation
+        self.answers.set()
         self.granted: Grant | None = GRANTS("ns")
         metrics, teller = BridgeMetrics(CollectorRegistry()), Silent()
         self.ledger = Ledger([self.pods], self.nodes)
@@ -108,10 +110,10 @@ class World:
             me,
             self.membership,
             self.groups.get,
-            Jobs(me, poller, "c1"),
+            jobs := Jobs(me, poller, "c1"),
             poller,
             Submitter(me, teller, Directions(self, me, {}), poller, teller, metrics, lambda _: self.granted),  # type: ignore[arg-type]
-            lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake, volumes, None, lambda: poller.is_current),  # type: ignore[arg-type]
+            lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake, volumes, None, lambda: poller.is_current, jobs.runs),  # type: ignore[arg-type]
             self.window,
             teller,  # type: ignore[arg-type]
             metrics,
@@ -297,6 +299,8 @@ class World:
         return [JobStatus(str(job_id), self.held[job_id].job_states) for job_id in job_ids if job_id in self.held]
 
     async def allocation(self, job_id: int) -> Allocation:
+        self.allocations_asked += 1
+        await self.answers.wait()
         return Allocation(job_id, [NodeAllocation(node=node, memory=1 << 20) for node in self.given])
 
     # What happens

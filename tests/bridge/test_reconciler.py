@@ -75,6 +75,24 @@ def test_a_job_that_is_cancelled_before_its_label_is_written_takes_its_pod_along
     told(story)
 
 
+def test_a_job_that_ends_while_its_allocation_is_asked_for_binds_nothing() -> None:
+    """Slurm was slow to answer, and by then had told that the job is over."""
+
+    async def story(world: World) -> None:
+        world.make("a")
+        await world.until(lambda: 1 in world.held)
+        world.answers.clear()
+        world.set_job(1, "RUNNING")
+        await world.until(lambda: world.allocations_asked)
+        world.set_job(1, "PREEMPTED")
+        await world.until(lambda: world.poller.states[1].is_finished)
+        world.answers.set()
+        await world.until(lambda: 2 in world.held)
+        assert "bind a" not in world.acts
+
+    told(story)
+
+
 def test_a_pod_that_is_deleted_while_it_is_bound_is_let_go_and_its_job_ended() -> None:
     """The API server refuses to bind a pod that is being deleted."""
 

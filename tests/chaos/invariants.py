@@ -95,7 +95,7 @@ def nothing_given_to_two(history: History, _: Sequence[Life]) -> Iterator[Findin
 
 
 def jobs_and_pods_agree(history: History, found: Sequence[Life]) -> Iterator[Finding]:
-    """At the last look, which is not later than a minute after the last fault. Who was in the middle of ending just then, and has ended a moment later, is in order."""
+    """At the last look, which is not later than a minute after the last fault. Who was in the middle of ending just then, and has ended a moment later, is in order; and so is a gang that was just being made anew, and had its new pods a moment later."""
     waited = history.settled_at - history.last_fault
     yield "the last look", f"was taken {waited:.0f} s after the last fault" if waited > SETTLE_SECONDS + SLOW_ANSWER else ""
     soon = history.settled_at + LATENCY
@@ -108,7 +108,13 @@ def jobs_and_pods_agree(history: History, found: Sequence[Life]) -> Iterator[Fin
     there = [(life, pod) for life, pod in left if pod.phase not in OVER]
     live = {job.job_id: job for job in history.live if job.cluster == history.cluster}
     ended = {job.job_id for job in history.jobs if job.cluster == history.cluster and job.end and job.end <= soon}
-    labels, keys = {pod.job_id for _, pod in there}, {pod.key for _, pod in there}
+    anew = {
+        seen.job_id
+        for life in found
+        for seen in life.versions
+        if history.settled_at < seen.at <= soon and not seen.gone and seen.phase not in OVER
+    }
+    labels, keys = {pod.job_id for _, pod in there} | anew, {pod.key for _, pod in there}
     for job in live.values():
         own = job.job_id in labels or not keys.isdisjoint(job.pods) or job.job_id in ended
         yield f"job {job.job_id} ({job.workload})", "" if own else f"is {job.state} and has no pod"

@@ -162,6 +162,14 @@ def test_a_job_without_a_pod_is_found_and_one_of_another_cluster_is_not() -> Non
     assert [text.partition(" ")[2][:1] for text in violations(alone)[AGREE]] == ["7"]
 
 
+def test_a_job_whose_gang_is_just_being_made_anew_is_in_order() -> None:
+    again = [pod(60, "again", at=162.0, job_id=7)]
+    for pods, violated in ((life(1), True), ([*life(1), *again], False)):
+        alone = history(pods, [job(end=0.0)])
+        alone.live = [LiveJob(job_id=7, state="RUNNING", cluster="chaos")]
+        assert (AGREE in violations(alone)) is violated
+
+
 def test_a_pod_without_a_job_is_found() -> None:
     assert "7 is none" in violations(history(running()))[AGREE][0]
     assert "has no job" in violations(history([pod(1)]))[AGREE][0]

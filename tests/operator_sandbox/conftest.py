@@ -15,7 +15,7 @@ WORKERS = ("compute-0", "compute-1", "small-0")
 @pytest.fixture(scope="module")
 def bare(start_sandbox: Starter, request: pytest.FixtureRequest) -> Cluster:
     """Before there is an operator."""
-    kind = str(request.module.__name__).rpartition("test_")[2]
+    kind = str(request.module.__name__).rpartition("test_")[2].replace("_", "-")
     return Cluster(start_sandbox(f"operator-{kind}", Shape(nodes=0, real_nodes=2, operator=True)))
 
 

@@ -239,6 +239,7 @@ async def test_tokens_are_good_fresh_and_only_for_whom_they_may_be(sandbox: Sand
     assert operator
 
 
+@pytest.mark.long
 async def test_ten_clusters_in_ten_namespaces_survive_the_operators_death(sandbox: Sandbox, operator: Background) -> None:
     async with Client(from_kubeconfig(sandbox.kubeconfig)), asyncio.TaskGroup() as group:
         ready = asyncio.Semaphore(0)

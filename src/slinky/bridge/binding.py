@@ -46,7 +46,7 @@ class OldNewsError(SlurmError):
 
 
 class Binder:
-    """`wake(key)` is called for a workload whose node may have room now. Without `volumes`, claims are not looked at. `is_current` tells whether what is known of Slurm's jobs is news."""
+    """`wake(key)` is called for a workload whose node may have room now. Without `volumes`, claims are not looked at. `is_current` tells whether what is known of Slurm's jobs is news, and `runs` whether a workload's job runs by that news."""
 
     def __init__(
         self,
@@ -60,9 +60,10 @@ class Binder:
         volumes: VolumeBinder | None = None,
         names: NodeNames | None = None,
         is_current: Callable[[], bool] = lambda: True,
+        runs: Callable[[Known], bool] = lambda _: True,
     ) -> None:
         self._names = names or NodeNames()
-        self._is_current = is_current
+        self._is_current, self._runs = is_current, runs
         self._executor = executor
         self._slurm = slurm
         self._ledger = ledger
@@ -143,8 +144,7 @@ class Binder:
     async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> dict[str, str]:
         """Nodes (by Slurm's names) that Kubernetes will not take a pod on, and why; where there is one, nothing was bound. Raises OldNewsError."""
         assert known.submission
-        if not self._is_current():
-            raise OldNewsError("not bound yet: how its job stands was last heard too long ago", request=f"job {known.job_id}")
+        self._require_news(known)
         if refused := self._judged(placements, pods):
             wait_no_more(known)
             known.obstacle = "; ".join(refused.values())
@@ -170,6 +170,7 @@ class Binder:
         if isinstance(outcome, NodeRefused):
             known.obstacle = outcome.why
             return {in_slurm.get(outcome.node, outcome.node): outcome.why}
+        self._require_news(known)  # volumes may have taken their time
         known.obstacle, known.obstacle_since, known.requeues, known.rejected = "", 0.0, 0, ""
         for placement in placements:
             self._ledger.assume(pods[placement.uid], placement.node, placement.slot.devices)
@@ -180,6 +181,12 @@ class Binder:
         self._metrics.bound(known, len(placements))
         self._teller.bound([(pods[placement.uid], placement.node) for placement in placements], known.submission)
         return {}
+
+    def _require_news(self, known: Known) -> None:
+        if not self._is_current():
+            raise OldNewsError("not bound yet: how its job stands was last heard too long ago", request=f"job {known.job_id}")
+        if not self._runs(known):
+            raise OldNewsError("not bound: its job has ended, or is about to, since it was decided", request=f"job {known.job_id}")
 
     def _judged(self, placements: Sequence[Placement], pods: Mapping[str, Pod]) -> dict[str, str]:
         """All together: each may have to do with the others."""

@@ -52,6 +52,11 @@ class Jobs:
                 return self._absent(known)
         return await self._asked(key, known, pods)
 
+    def runs(self, known: Known) -> bool:
+        """By the last look, which may be younger than a view: who has waited for something else meanwhile asks again before pods are bound. True where the poller does not know."""
+        status = self._status(known)
+        return status is None or job_view(status, known.job_id, _slots_of(known)).state == "running"
+
     def _status(self, known: Known) -> JobStatus | None:
         """None where the poller does not know all of it."""
         if known.submission is None or not known.submission.components or known.ending_since:

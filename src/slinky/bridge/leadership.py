@@ -98,7 +98,9 @@ class Leadership:
             self._jobs,
             self.poller,
             Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics, grants),
-            lambda wake: Binder(executor, slurm, ledger, judgement, teller, metrics, wake, volumes, names, lambda: self.poller.is_current),
+            lambda wake: Binder(
+                executor, slurm, ledger, judgement, teller, metrics, wake, volumes, names, lambda: self.poller.is_current, self._jobs.runs
+            ),
             window,
             teller,
             metrics,
@@ -109,14 +111,8 @@ class Leadership:
         )
         loop = self.reconciler
         self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own)
-        self._strays = Strays(
-            executor,
-            slurm,
-            membership,
-            self.reconciler.known,
-            self.reconciler.owner_of,
-            (absence or AbsenceSettings()).sweep_seconds,
-        )
+        sweep = (absence or AbsenceSettings()).sweep_seconds
+        self._strays = Strays(executor, slurm, membership, loop.known, loop.owner_of, sweep)
         teller.standings = self._standing
         slurm_nodes.on_room, slurm_nodes.on_resumed = self._slurm_nodes_changed, self.reconciler.slurm_nodes_changed
 

@@ -227,6 +227,7 @@ class Reconciler:
         await all_of(acts)
         if given_back:
             self.knowledge.drop_job(key, known)
+            self.queue.add(key)  # where no label had been written yet, no watch tells
         if bindings and not await self.is_still_own(known):
             self._hurry(key)
         elif bindings:
