@@ -34,9 +34,9 @@ class Succession:
         self.world = World()
         self.window = Window(10, 10)
 
-    def job(self, job_id: int, workload: str, *uids: str, state: str = "RUNNING") -> None:
+    def job(self, job_id: int, workload: str, *uids: str, state: str = "RUNNING", **more: Any) -> None:
         comment = comment_for("c1", workload, [("ns", uid.removesuffix("-uid")) for uid in uids], uids)
-        record = {"job_id": job_id, "job_state": [state], "flags": ["EXTERNAL_JOB"], "admin_comment": comment}
+        record = {"job_id": job_id, "job_state": [state], "flags": ["EXTERNAL_JOB"], "admin_comment": comment, **more}
         self.world.held[job_id] = msgspec.convert(record, Job)
 
     def pod(
@@ -113,6 +113,20 @@ def test_pods_whose_job_object_is_gone_run_on_in_the_job_that_their_label_names(
         leadership = await left.lead(3 * STRAY_SECONDS)
         assert left.world.acts == []
         assert {(known.job_id, known.lost) for known in leadership.reconciler.known.values()} == {(1, False), (2, False)}
+
+    run_in_virtual_time(story())
+
+
+def test_a_pod_whose_label_was_changed_goes_with_the_job_that_bound_it() -> None:
+    """It was to be evicted, its label was edited, and the leader changed: it does not stay on a node that Slurm has given to others."""
+
+    async def story() -> None:
+        left = Succession()
+        left.job(1, "Pod ns/a-uid", "a-uid", state="PREEMPTED", start_time={"set": True, "number": 5})
+        left.pod("a", 999)
+        await left.lead(30)
+        assert "evict a" in left.world.acts
+        assert left.world.pod("a").metadata.labels[JOB_ID] == "1"
 
     run_in_virtual_time(story())
 

@@ -2,7 +2,7 @@
 
 Comes in: all of Slurm's jobs, streamed, and the pods. Goes out: for each workload the job that is its own, and the jobs of ours that nobody has a use for. What must stay true: only jobs with our marker and our cluster's name
 are looked at; the parts of a hetjob are one job, its leader's; the job that the pods' label names is the workload's own, if it is one of those that name the workload: any other label was written by somebody else, and says nothing; one
-whose label was not written yet (or was changed) is adopted if it was submitted for just these pods, or if some of them are on nodes; and one whose pods are gone, if others are awaited in their stead; any other that is not over is a
+whose label was not written yet (or was changed) is adopted if it was submitted for just these pods, or if some of them are on nodes (be it over, if there is no other: they have yet to go); and one whose pods are gone, if others are awaited in their stead; any other that is not over is a
 stray, to be ended.
 """
 
@@ -104,7 +104,9 @@ def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Seque
         job_id = job.submission.job_id
         if job_id in labels or (not labels and not job.is_over and (job_id in past or job.marker.startswith(marker))):
             own = job
-    if own is None and not labels and (awaited or any(pod.state == "bound" for pod in views)):
-        own = max((job for job in jobs if not job.is_over), key=lambda job: job.submission.job_id, default=None)
+    on_nodes = any(pod.state == "bound" for pod in views)
+    if own is None and not labels and (awaited or on_nodes):
+        fitting = [job for job in jobs if not job.is_over] or [job for job in jobs if on_nodes and job.started]
+        own = max(fitting, key=lambda job: job.submission.job_id, default=None)
     strays = [job_id for job in jobs if job is not own for job_id in job.to_end]
     return Inheritance(own, strays)

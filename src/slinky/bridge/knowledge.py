@@ -138,7 +138,8 @@ class Knowledge:
         if known.rest:
             await self._executor.end_rest(known.rest, view.why)
             known.rest = ()
-        if view.state in ("over", "lost") and view.job_id not in labels and pods:
+        on_nodes = known.submission is not None and any(pod.state == "bound" for pod in views)  # whoever changed the label meanwhile
+        if view.state in ("over", "lost") and view.job_id not in labels and pods and not on_nodes:
             self.drop_job(key, known)  # nobody is left of those it was for: what waits now is for another job
             return None
         if view.state == "running" and not known.started_at:
