@@ -3,6 +3,7 @@
 from tests.operator_sandbox.cluster import Cluster
 
 __all__ = [
+    "a_kubernetes_node_is_drained",
     "a_new_image_under_load",
     "a_node_is_cordoned",
     "a_nodeset_is_deleted",
@@ -87,6 +88,18 @@ def an_eviction_is_tried(cluster: Cluster) -> None:
     assert "compute-0" in cluster.workers("compute"), refused
     assert cluster.job(job)["JobState"] == "RUNNING"
     cluster.login("scancel", str(job))
+    cluster.kubectl("uncordon", node)
+    cluster.until_idle("compute-0")
+
+
+def a_kubernetes_node_is_drained(cluster: Cluster) -> None:
+    """`kubectl drain` waits until the job has ended, and then ends itself."""
+    job = cluster.submit("sleep 12", "--nodelist=compute-0", "--partition=compute")
+    cluster.until_job(job, "RUNNING")
+    node = cluster.get("pod", "compute-0")["spec"]["nodeName"]
+    cluster.kubectl("drain", node, "--pod-selector=nodeset.slinky.slurm.net/pod-name=compute-0", "--force", "--timeout=100s")
+    ended = cluster.job(job)
+    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "0")
     cluster.kubectl("uncordon", node)
     cluster.until_idle("compute-0")
 

@@ -16,6 +16,15 @@ def test_a_worker_with_a_job_is_not_evicted(cluster: Cluster) -> None:
     leaving.an_eviction_is_tried(cluster)
 
 
+def test_a_kubernetes_node_is_drained_when_its_job_has_ended(cluster: Cluster) -> None:
+    leaving.a_kubernetes_node_is_drained(cluster)
+
+
+def test_slurmctlds_own_metrics_are_read_from_its_service(cluster: Cluster) -> None:
+    read = "import urllib.request as u; print(u.urlopen('http://slurm-controller:6817/metrics/nodes', timeout=5).read().decode())"
+    assert "slurm_nodes" in cluster.login("python3", "-c", read)
+
+
 def test_a_login_node_scaled_to_zero_and_back_is_the_same_host(cluster: Cluster) -> None:
     def host_key() -> str:
         return cluster.login("ssh-keyscan", "-t", "ed25519", "slurm-login").split()[-1]

@@ -11,7 +11,7 @@ from slinky.sandbox.handle import Sandbox
 from tests.faults.proxy import FaultProxy
 from tests.operator_sandbox.kwok_site import CORDON, NODESETS, Site, a_site
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
 OURS = "slurm-operator: "
 

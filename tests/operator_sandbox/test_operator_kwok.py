@@ -37,6 +37,7 @@ def operator(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iter
     settings = {
         "slurm": {"address": sandbox.slurm_server},
         "allowedTokenUsers": {"*": ["alice", "bob"]},
+        "leader": {"seconds": 4},  # it is killed several times, and who comes after it waits for so long
     }
     with background_operator(sandbox, tmp_path_factory.mktemp("operator"), **settings) as found:
         yield found
@@ -238,6 +239,7 @@ async def test_tokens_are_good_fresh_and_only_for_whom_they_may_be(sandbox: Sand
     assert operator
 
 
+@pytest.mark.long
 async def test_ten_clusters_in_ten_namespaces_survive_the_operators_death(sandbox: Sandbox, operator: Background) -> None:
     async with Client(from_kubeconfig(sandbox.kubeconfig)), asyncio.TaskGroup() as group:
         ready = asyncio.Semaphore(0)

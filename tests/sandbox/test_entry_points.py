@@ -128,6 +128,24 @@ def test_a_daemons_parent_follows_it_into_its_next_process(tmp_path: Path) -> No
     process.stdout.close()
 
 
+CRASHES = """#!/bin/sh
+echo x >> {times}
+[ "$(wc -l < {times})" -gt 2 ] || kill -SEGV $$
+exit 5
+"""
+
+
+@pytest.mark.parametrize(("again", "code", "starts"), [("3", 5, 3), ("1", -11 & 0xFF, 2)])
+def test_a_daemon_that_crashed_is_started_anew_a_few_times(tmp_path: Path, again: str, code: int, starts: int) -> None:
+    daemon, times = tmp_path / "daemon", tmp_path / "times"
+    daemon.write_text(CRASHES.format(times=times))
+    daemon.chmod(0o755)
+    done = subprocess.run([FILES / "notified", "--again", again, str(daemon)], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == code
+    assert len(times.read_text().split()) == starts
+    assert "it is started anew" in done.stderr
+
+
 def test_every_script_is_sound_for_a_plain_shell() -> None:
     for script in FILES.iterdir():
         if script.suffix != ".c" and script.name != "notified":

@@ -35,7 +35,7 @@ class Processes:
         self._health: dict[str, int] = {}
 
     def health(self, part: str = "run") -> str:
-        return f"http://{self._host}:{self._health[part]}"
+        return f"http://{self._host}:{self._port(part)}"
 
     def pid(self, part: str) -> int:
         return self._processes[part].pid

@@ -36,13 +36,12 @@ class Webhook:
     def __init__(self, sandbox: Sandbox, folder: Path, namespace: str) -> None:
         self.sandbox, self.namespace, self._folder = sandbox, namespace, folder
         port, self._health = free_port(), free_port()
-        name = f"operator-{namespace}"
         self.url = f"https://{sandbox.record.addresses.host}:{port}"
         self.settings: dict[str, Any] = {
             "namespaces": [namespace],
             "namespace": "slinky",
             "allowedTokenUsers": {namespace: ["alice", "bob"]},
-            "admission": {"url": self.url, "port": port, "secret": name, "configuration": name},
+            "admission": {"url": self.url, "port": port},  # the rights of the example are for the names that are the default
         }
         (folder / "config.yaml").write_text(yaml.safe_dump(self.settings))
         self.kubeconfig = sandbox.kubeconfig
@@ -216,9 +215,7 @@ async def another_version_is_refused(client: Client, webhook: Webhook) -> None:
     """A second version at the API server, whose objects only the webhook could make: there is none yet, and it says so."""
     name, path = f"tokens.{GROUP}", f"/apis/{GROUP}/v9/namespaces/{webhook.namespace}/tokens/t"
     before = (await client.get(CRDS, name))["spec"]
-    configurations = await client.raw(
-        "GET", f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/operator-{webhook.namespace}"
-    )
+    configurations = await client.raw("GET", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/slurm-operator")
     bundle = json.loads(configurations)["webhooks"][0]["clientConfig"]["caBundle"]
     second = before["versions"][0] | {"name": "v9", "storage": False}
     asked = {"clientConfig": {"url": f"{webhook.url}/convert", "caBundle": bundle}, "conversionReviewVersions": ["v1"]}
