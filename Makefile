@@ -5,7 +5,7 @@ CACHE := $(or $(SLINKY_CACHE),$(HOME)/.cache/slinky)
 UV := $(shell command -v uv || echo $(CACHE)/uv/bin/uv)
 RUN := .venv/bin
 PYTEST := $(RUN)/pytest
-SEVERAL := --dist loadfile --no-loadscope-reorder -n  # processes, each with a sandbox of its own
+SEVERAL := -n 2 --dist loadfile --no-loadscope-reorder  # processes, each with a sandbox of its own: as many as two cores bear
 
 .PHONY: help setup lint test test-fast test-all chaos demo demo-operator bench clean
 
@@ -26,12 +26,12 @@ lint: setup  ## style, types, layers
 	$(RUN)/lint-imports
 
 test: lint  ## lint, then the fast tests, then the tests on the sandbox
-	$(PYTEST) $(SEVERAL) 2 -m "not sandbox and not long"
+	$(PYTEST) $(SEVERAL) -m "not sandbox and not long"
 	$(RUN)/slinky sandbox build
-	$(PYTEST) $(SEVERAL) 3 -m "sandbox and not long"  # they wait as much as they compute
+	$(PYTEST) $(SEVERAL) -m "sandbox and not long"
 
 test-fast: lint  ## lint and the tests that need no sandbox (seconds)
-	$(PYTEST) $(SEVERAL) 2 -m "not sandbox and not long"
+	$(PYTEST) $(SEVERAL) -m "not sandbox and not long"
 
 test-all: lint  ## everything, the long ones too (hours)
 	$(PYTEST)
