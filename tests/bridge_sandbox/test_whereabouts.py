@@ -9,7 +9,7 @@ import pytest
 from slinky.bridge.keys import JOB_ID
 from slinky.kube import EVENTS, NODES, PODS
 from slinky.sandbox.bridge import SandboxBridge
-from slinky.slurm import JobState, expand
+from slinky.slurm import Job, JobState, expand
 from tests.bridge_sandbox.conftest import Team
 
 pytestmark = pytest.mark.sandbox
@@ -119,26 +119,37 @@ async def let_start(team: Team, *, yes: bool) -> None:
 
 
 async def test_a_node_that_turns_out_wrong_at_binding_sends_the_pod_back_into_the_queue_with_its_age(team: Team) -> None:
-    """Host ports of pods that Slurm knows nothing of: taken after the job was submitted, and before it starts."""
-    nodes = team.partition.nodes
-    await let_start(team, yes=False)
-    await team.create(with_port(team.pod("waits"), 7001))
-    [first] = await team.until_labelled("waits")
-    await team.head("scontrol", "update", f"jobid={first}", "nice=-700")
-    before = await team.slurm.jobs.get(first)
-    for number, node in enumerate(nodes[:3]):
-        foreign = with_port(team.pod(f"foreign{number}"), 7001)
-        await team.create(with_spec(foreign, nodeName=node, schedulerName="somebody-else"))
-    await let_start(team, yes=True)
-    [pod] = await team.until_running("waits")
-    assert pod.spec.node_name == nodes[3]
-    now = await team.job_of("waits")
+    """Host ports of pods that Slurm knows nothing of: taken after the job was submitted, and before it starts. Where the bridge was quick enough to tell Slurm of them, once more."""
+    for number in range(5):
+        name = f"waits{number}"
+        first, before = await contradicted(team, name)
+        now = await team.job_of(name)
+        if now.job_id != first:
+            break
+        await team.delete_all()
+        await team.until_gone(name, *(f"{name}-foreign-{node}" for node in team.partition.nodes[:3]))
     assert now.job_id != first
     assert isinstance(now.priority, int)
     assert isinstance(before.priority, int)
     assert now.priority >= before.priority > 700
     assert (await team.slurm.jobs.get(first)).state is JobState.CANCELLED
-    await until_event(team, "waits", "Requeued")
+    await until_event(team, name, "Requeued")
+
+
+async def contradicted(team: Team, name: str) -> tuple[int, Job]:
+    """A pod's first job, as it waited, and the pod on the only node that is left for it."""
+    await let_start(team, yes=False)
+    await team.create(with_port(team.pod(name), 7001))
+    [first] = await team.until_labelled(name)
+    await team.head("scontrol", "update", f"jobid={first}", "nice=-700")
+    before = await team.slurm.jobs.get(first)
+    for node in team.partition.nodes[:3]:
+        foreign = with_port(team.pod(f"{name}-foreign-{node}"), 7001)
+        await team.create(with_spec(foreign, nodeName=node, schedulerName="somebody-else"))
+    await let_start(team, yes=True)
+    [pod] = await team.until_running(name)
+    assert pod.spec.node_name == team.partition.nodes[3]
+    return first, before
 
 
 async def until_event(team: Team, name: str, reason: str) -> None:

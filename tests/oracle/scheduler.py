@@ -115,11 +115,16 @@ async def oracle(sandbox: Sandbox, *, leave_out: Sequence[str] = LEFT_OUT, gates
         (sandbox.head / f"etc/kubernetes/{name}.yaml").write_text(yaml.safe_dump(configuration))
         command = [f"{BIN}/kube-scheduler", f"--config=/etc/kubernetes/{name}.yaml", "--secure-port=0"]
         await sandbox.link.start(Part(name, "head", [*command, *([f"--feature-gates={gates}"] if gates else [])]))
-        stack.push_async_callback(sandbox.stop, name)
+        stack.push_async_callback(_ended, sandbox, name)
         kube = await stack.enter_async_context(Client(from_kubeconfig(sandbox.kubeconfig)))
         pods = await stack.enter_async_context(Reflector(kube, PODS, fields=f"spec.schedulerName={name}").running())
         await pods.wait_synced()
         yield Oracle(kube, name, pods, extender)
+
+
+async def _ended(sandbox: Sandbox, name: str) -> None:
+    await sandbox.stop(name)
+    await sandbox.link.forget(name)
 
 
 @asynccontextmanager
