@@ -93,6 +93,15 @@ class Lab:
         found = await self.kube.list(Resource("events.k8s.io", "v1", "events", dict), self.namespace)
         return {event["reason"]: event.get("note", "") for event in found.items if event.get("regarding", {}).get("name") == name}
 
+    async def until_event(self, name: str, reason: str) -> str:
+        """Returns the note. Events come a moment after what they tell of."""
+
+        async def told() -> bool:
+            return reason in await self.events(name)
+
+        await self.until(f"Event {reason} told of {name}", told)
+        return (await self.events(name))[reason]
+
     async def until(self, what: str, probe: Callable[[], Awaitable[object]], seconds: float = PATIENCE) -> None:
         await self.sandbox.until("kube-apiserver", what, probe, seconds)
 

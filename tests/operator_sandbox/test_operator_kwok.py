@@ -151,7 +151,7 @@ async def test_what_is_wrong_is_said_and_holds_up_nothing_else(sandbox: Sandbox,
         assert "taken-config" in await lab.until_said("Controller", "taken", "True", "Refused", type_="Degraded")
         assert (await lab.get("ConfigMap", "taken-config"))["data"] == {"theirs": "yes"}
         assert "extraconf" in await lab.until_said("Controller", "typo", "True", "UnknownField", type_="Degraded")
-        assert "extraConf" in (await lab.events("typo"))["UnknownField"]
+        assert "extraConf" in await lab.until_event("typo", "UnknownField")
         assert "nodeSelector" in await lab.until_said("Controller", "refused", "True", "Refused", type_="Degraded")
         assert "missing" in await lab.until_said("Controller", "nofile", "True", "ConfigMapNotFound", type_="Degraded")
         assert not await lab.get("StatefulSet", "typo-controller")
@@ -214,7 +214,7 @@ async def test_tokens_are_good_fresh_and_only_for_whom_they_may_be(sandbox: Sand
         for name in ("root", "carol"):
             assert name in await lab.until_said("Token", name, "True", "UserNotAllowed", type_="Degraded")
             assert not await lab.get("Secret", f"{name}-jwt-{name}")
-        assert "UserNotAllowed" in await lab.events("root")
+        await lab.until_event("root", "UserNotAllowed")
 
         async def until_other(than: str, why: str) -> str:
             async def other() -> bool:

@@ -63,7 +63,7 @@ async def everything(lab: Lab) -> None:
     await lab.until("the StatefulSet was as before", mended)
     await lab.patch("Token", "t", {"spec": {"username": "bob"}})
     await lab.until_gone(("Secret", "t-jwt-alice"))
-    assert "CreateSucceeded" in await lab.events("c")
+    await lab.until_event("c", "CreateSucceeded")
 
 
 @pytest.mark.parametrize("file", ["rbac-namespaced.yaml", "rbac.yaml"])
@@ -73,8 +73,8 @@ async def test_the_rights_of_the_example_are_enough(sandbox: Sandbox, tmp_path: 
         with applied(sandbox, manifest(file, own, lab.namespace)):
             limited = {"namespaces": [lab.namespace]} if "namespaced" in file else {}
             settings = {"namespace": own, "slurm": {"address": "http://127.0.0.1:9"}, **limited}
-            await other.create("Controller", "c", {"slurmctld": IMAGE})
             async with sandbox_operator(sandbox, tmp_path, (), **settings) as operator:
+                await other.create("Controller", "c", {"slurmctld": IMAGE})
                 operator.kubeconfigs["run"] = await kubeconfig_of(lab.kube, sandbox, "slurm-operator", tmp_path, own)
                 await operator.start("run")
                 await everything(lab)
