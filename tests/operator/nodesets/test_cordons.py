@@ -108,6 +108,14 @@ def test_a_worker_is_protected_while_slurm_may_give_it_jobs_and_not_only_while_i
     assert protected(a_pod(0), in_slurm("workers-0", "IDLE", "DRAIN", reason="x"), current=False) == "true"
 
 
+def test_a_worker_that_was_found_free_and_stays_is_left_as_it_is_while_nobody_asks_for_jobs() -> None:
+    """Else its label would come and go with each look, for ever."""
+    drained = in_slurm("workers-0", "IDLE", "DRAIN", reason="x")
+    free = a_pod(0, labels={marks.PROTECT: "no"})
+    for jobs in ((), None):
+        assert marks.PROTECT not in changes(plan(scene(ONE, [free], [drained], jobs=jobs)))[0]
+
+
 def test_protection_that_is_not_wanted_is_taken_away() -> None:
     acts = plan(scene(a_nodeset(replicas=1, workloadDisruptionProtection=False), [a_pod(0)], [in_slurm("workers-0", "ALLOCATED")]))
     assert changes(acts)[0] == {marks.PROTECT: None}

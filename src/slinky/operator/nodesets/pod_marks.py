@@ -10,7 +10,7 @@ from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import ChangePod, Tell
 from slinky.operator.nodesets.choice import Cause, Choice, live
 from slinky.operator.nodesets.cordons import cause_of, cordon_marks, stamp
-from slinky.operator.nodesets.drains import Word, jobs_on, may_go, told
+from slinky.operator.nodesets.drains import Verdict, Word, jobs_on, may_go, told
 from slinky.operator.nodesets.ranking import held_until
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 
@@ -38,6 +38,8 @@ def _protection(snapshot: Snapshot, worker: Worker, word: Word) -> dict[str, str
         return {marks.PROTECT: None} if is_protected else {}
     if not worker.is_assigned:
         return {}  # nobody evicts it, and it is to be protected from its first moment on a node
+    if word.verdict is Verdict.LOOK:
+        return {}  # jobs are asked for where it is protected; one that was found free stays so until Slurm says otherwise
     if word.goes and (word.killed is None or worker.cause.startswith(Cause.NODE)):
         return {marks.PROTECT: None} if is_protected else {}
     return {} if is_protected else {marks.PROTECT: "true"}
