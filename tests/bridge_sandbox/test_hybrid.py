@@ -113,12 +113,13 @@ async def test_sbatch_salloc_and_pods_share_two_hybrid_nodes_and_nobody_gets_wha
         await team.create(a_pod(f"pod-{number}", seconds=1.5))
         await sbatch(team, f"batch-{number}", seconds=1.5)
 
-    await asyncio.gather(*map(queue, range(4)), salloc(team, "step", 1.5))
-    everyone = 4 + 4 + 2
+    beside = sbatch(team, "batch-beside", seconds=1.5, node="node-0")
+    await asyncio.gather(beside, *map(queue, range(4)), salloc(team, "step", 1.5))
+    everyone = 1 + 4 + 4 + 2
     await until(team, "all had ended", lambda: sum(line.sign == "-" for node in nodes for line in node.lines()) == everyone)
     assert max(node.most_at_once() for node in nodes) == 2  # all of a node's CPUs, and none twice
     assert nodes[0].together("pod-stays", "step")
-    assert any(node.together("pod-", "batch-") for node in nodes)
+    assert nodes[0].together("pod-stays", "batch-beside")
     assert nodes[0].ended("pod-stays") is None
 
 
