@@ -240,7 +240,7 @@ class Bridge:
             lease,
             self._settings.namespace,
             f"{socket.gethostname()}_{os.urandom(4).hex()}",
-            times=ElectionTimes(self._settings.leader.seconds, self._settings.leader.seconds * 2 / 3, self._settings.leader.seconds / 7.5),
+            times=ElectionTimes.within(self._settings.leader.seconds),
             on_started=self._started_leading,
             on_stopped=self._stopped_leading,
             observer=self._kube_metrics.observe,

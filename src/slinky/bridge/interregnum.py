@@ -55,7 +55,7 @@ async def interregnum(
         lease,
         home,
         f"{command}_{socket.gethostname()}_{os.urandom(4).hex()}",
-        times=ElectionTimes(seconds, seconds * 2 / 3, seconds / 7.5),
+        times=ElectionTimes.within(seconds),
         on_started=began.set,
     )
     elector.start()

@@ -14,7 +14,7 @@ from slinky.bridge.hybrid_settings import HybridSettings
 from slinky.bridge.node_settings import NodeSettings
 from slinky.bridge.policy_settings import PolicySettings, PriorityClass
 from slinky.kube.objects import LabelSelector
-from slinky.settings import Help, Section, SettingsError
+from slinky.settings import Help, LeaderSection, Section, SettingsError, WebhookSection
 
 __all__ = [
     "AdmissionSettings",
@@ -95,25 +95,11 @@ class SlurmSettings(_Section, frozen=True):
     slowest_poll: Annotated[float, Help("The same while nothing does.")] = 1.0
 
 
-class AdmissionSettings(_Section, frozen=True):
+class AdmissionSettings(WebhookSection, msgspec.Struct, frozen=True):
     """The admission webhook, `slinky bridge admission`."""
 
-    port: Annotated[int, Help("Port of the webhook.")] = 9443
-    certificate_file: Annotated[
-        str, Help("Its certificate, read again when it changes; where it is empty, one is made and kept in a Secret.")
-    ] = ""
-    key_file: Annotated[str, Help("Key of the certificate.")] = ""
-    ca_file: Annotated[
-        str,
-        Help(
-            "Authority of that certificate, to be put into the webhook configurations; where it is empty, something else does that (cert-manager's injector)."
-        ),
-    ] = ""
     secret: Annotated[str, Help("Secret for the certificate that is made.")] = "slurm-bridge-admission"  # noqa: S105
     service: Annotated[str, Help("Service by which the API server reaches the webhook.")] = "slurm-bridge-admission"
-    url: Annotated[
-        str, Help("Address by which the API server reaches the webhook where it runs outside the cluster, instead of the Service.")
-    ] = ""
     configuration: Annotated[str, Help("Name of the webhook configurations.")] = "slurm-bridge"
     fail_open: Annotated[
         bool,
@@ -126,17 +112,10 @@ class AdmissionSettings(_Section, frozen=True):
     ] = []
 
 
-class LeaderSettings(_Section, frozen=True):
+class LeaderSettings(LeaderSection, frozen=True):
     """One bridge acts at a time; others wait."""
 
-    elect: Annotated[bool, Help("Elect a leader; without it, be sure that one process runs.")] = True
     name: Annotated[str, Help("Name of the Lease.")] = "slurm-bridge"
-    seconds: Annotated[
-        float,
-        Help(
-            "How long another waits after a leader's last sign of life before it takes over; the leader itself steps down after two thirds of that."
-        ),
-    ] = 15.0
 
 
 class StatusSettings(_Section, frozen=True):

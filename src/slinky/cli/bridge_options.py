@@ -10,7 +10,7 @@ import msgspec
 
 from slinky.bridge.settings import Settings
 from slinky.bridge.settings_file import check_managed, load_settings
-from slinky.cli.service import access_by, health_port_option, kubeconfig_option, pods_namespace
+from slinky.cli.service import access_by, kubeconfig_option, pods_namespace, with_health_port
 from slinky.kube import Access
 
 __all__ = ["Site", "service_options", "site_options"]
@@ -61,10 +61,4 @@ def site_options(command: Command) -> Command:
 
 def service_options(command: Command) -> Command:
     """What a process that serves takes besides: --health-port, as part of `site`."""
-
-    @health_port_option
-    @functools.wraps(command)
-    def with_port(*arguments: Any, site: Site, health_port: int | None, **options: Any) -> Any:
-        return command(*arguments, site=msgspec.structs.replace(site, health_port=health_port), **options)
-
-    return site_options(with_port)
+    return site_options(with_health_port(command))

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from slinky.cli.service import access_by, health_port_option, kubeconfig_option, pods_namespace
+from slinky.cli.service import access_by, kubeconfig_option, pods_namespace, with_health_port
 from slinky.kube import Access
 from slinky.operator.settings import Settings, load_settings
 
@@ -56,10 +56,4 @@ def site_options(command: Command) -> Command:
 
 def service_options(command: Command) -> Command:
     """What a process that serves takes besides: --health-port, as part of `site`."""
-
-    @health_port_option
-    @functools.wraps(command)
-    def with_port(*arguments: Any, site: Site, health_port: int | None, **options: Any) -> Any:
-        return command(*arguments, site=msgspec.structs.replace(site, health_port=health_port), **options)
-
-    return site_options(with_port)
+    return site_options(with_health_port(command))

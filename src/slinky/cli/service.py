@@ -18,12 +18,12 @@ from slinky.kube import Access, ConfigurationError, from_kubeconfig, in_cluster,
 
 __all__ = [
     "access_by",
-    "health_port_option",
     "kubeconfig_option",
     "logging_options",
     "pods_namespace",
     "run_until_told_to_end",
     "set_up_logging",
+    "with_health_port",
 ]
 
 HOME = "slinky"  # the namespace where nothing says otherwise
@@ -38,6 +38,17 @@ kubeconfig_option = click.option(
 health_port_option = click.option(
     "--health-port", type=int, help="Port of /livez, /readyz and /metrics, instead of the configuration's; 0 takes a free one."
 )
+
+
+def with_health_port(command: Command) -> Command:
+    """--health-port, as part of the argument `site`."""
+
+    @health_port_option
+    @functools.wraps(command)
+    def with_port(*arguments: Any, site: Any, health_port: int | None, **options: Any) -> Any:
+        return command(*arguments, site=msgspec.structs.replace(site, health_port=health_port), **options)
+
+    return with_port
 
 
 def access_by(kubeconfig: Path | None) -> Access:

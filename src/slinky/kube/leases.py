@@ -34,6 +34,11 @@ class ElectionTimes:
                 "expected lease ≥ 1, lease > renew > 1.2 x retry > 0"
             )
 
+    @classmethod
+    def within(cls, seconds: float) -> "ElectionTimes":
+        """A lease of so many seconds, and the rest in proportion."""
+        return cls(seconds, seconds * 2 / 3, seconds / 7.5)
+
 
 class Move(enum.Enum):
     TAKE = "take"  # nobody's, or nobody's any more

@@ -132,7 +132,7 @@ class Operator:
             leader.name,
             self._settings.namespace,
             f"{socket.gethostname()}_{os.urandom(4).hex()}",
-            times=ElectionTimes(leader.seconds, leader.seconds * 2 / 3, leader.seconds / 7.5),
+            times=ElectionTimes.within(leader.seconds),
             on_started=self._started_leading,
             on_stopped=self._stopped_leading,
             observer=self._kube_metrics.observe,

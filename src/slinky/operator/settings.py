@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from slinky.settings import Help, Section, SettingsError, load
+from slinky.settings import Help, LeaderSection, Section, SettingsError, WebhookSection, load
 
 __all__ = [
     "AdmissionSettings",
@@ -64,25 +64,11 @@ class SlurmSettings(_Section, frozen=True):
     ] = 180.0
 
 
-class AdmissionSettings(_Section, frozen=True):
+class AdmissionSettings(WebhookSection, msgspec.Struct, frozen=True):
     """The admission webhook, `slinky operator admission`."""
 
-    port: Annotated[int, Help("Port of the webhook.")] = 9443
-    certificate_file: Annotated[
-        str, Help("Its certificate, read again when it changes; where it is empty, one is made and kept in a Secret.")
-    ] = ""
-    key_file: Annotated[str, Help("Key of the certificate.")] = ""
-    ca_file: Annotated[
-        str,
-        Help(
-            "Authority of that certificate, to be put into the webhook configuration; where it is empty, something else does that (cert-manager's injector)."
-        ),
-    ] = ""
     secret: Annotated[str, Help("Secret for the certificate that is made.")] = "slurm-operator-admission"  # noqa: S105
     service: Annotated[str, Help("Service by which the API server reaches the webhook.")] = "slurm-operator-admission"
-    url: Annotated[
-        str, Help("Address by which the API server reaches the webhook where it runs outside the cluster, instead of the Service.")
-    ] = ""
     configuration: Annotated[str, Help("Name of the webhook configuration.")] = "slurm-operator"
     fail_open: Annotated[
         bool,
@@ -92,17 +78,10 @@ class AdmissionSettings(_Section, frozen=True):
     ] = False
 
 
-class LeaderSettings(_Section, frozen=True):
+class LeaderSettings(LeaderSection, frozen=True):
     """One operator acts at a time; others wait."""
 
-    elect: Annotated[bool, Help("Elect a leader; without it, be sure that one process runs.")] = True
     name: Annotated[str, Help("Name of the Lease.")] = "slurm-operator"
-    seconds: Annotated[
-        float,
-        Help(
-            "How long another waits after a leader's last sign of life before it takes over; the leader itself steps down after two thirds of that."
-        ),
-    ] = 15.0
 
 
 class Settings(_Section, frozen=True):

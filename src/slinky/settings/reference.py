@@ -17,19 +17,20 @@ WORDS: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool
 
 def tables(kind: type[msgspec.Struct], words: Mapping[Any, str] | None = None) -> str:
     """`words`: what types that are no sections are called."""
-    return "\n".join(_section("", kind, {**WORDS, **(words or {})})).rstrip() + "\n"
+    return "\n".join(_section("", kind, {**WORDS, **(words or {})}, set())).rstrip() + "\n"
 
 
-def _section(name: str, kind: type[msgspec.Struct], words: Mapping[Any, str]) -> Iterator[str]:
+def _section(name: str, kind: type[msgspec.Struct], words: Mapping[Any, str], shown: set[type]) -> Iterator[str]:
+    """Of a section that is made from another which is `shown` already, only what it adds."""
+    shown.add(kind)
     yield f"## `{name}`" if name else "## At the top"
     yield ""
     if name:
         yield from (_sentence(kind), "")
     rows: list[str] = []
     sections: dict[str, type[msgspec.Struct]] = {}
-    inherited = {
-        field.name for field in msgspec.structs.fields(kind.__bases__[0])
-    }  # of a section that is made from another, only what it adds
+    base = kind.__bases__[0]
+    inherited = {field.name for field in msgspec.structs.fields(base)} if base in shown else set()
     for field in msgspec.structs.fields(kind):
         said, help_text = _said(field.type)
         place = f"{name}.{field.encode_name}" if name else field.encode_name
@@ -45,7 +46,7 @@ def _section(name: str, kind: type[msgspec.Struct], words: Mapping[Any, str]) ->
     if rows:
         yield from ("| Key | Type | Default | |", "|---|---|---|---|", *rows, "")
     for place, section in sections.items():
-        yield from _section(place, section, words)
+        yield from _section(place, section, words, shown)
 
 
 def _sentence(kind: type) -> str:
