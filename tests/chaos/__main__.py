@@ -18,6 +18,7 @@ from tests.chaos.report import Report, fates, show, write_report
 from tests.chaos.run import Plan, chaos
 
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
+TOLD_TO_END = 130
 
 
 def main() -> None:
@@ -38,7 +39,7 @@ def main() -> None:
     chosen = parser.parse_args()
     logging.getLogger("slinky").setLevel(logging.ERROR)  # of users who are turned away there is no need to hear
     console = Console(width=None if sys.stdout.isatty() else 170)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that its sandbox goes with it
+    _end_orderly()
     if chosen.judge:
         sys.exit(_judge(chosen.judge, console))
     violated = False
@@ -54,9 +55,19 @@ def main() -> None:
         if chosen.plan:
             _show_plan(plan, console)
             continue
-        report = _run(plan, console, chosen.folder / f"chaos-{seed}", keep=chosen.keep)
+        try:
+            report = _run(plan, console, chosen.folder / f"chaos-{seed}", keep=chosen.keep)
+        except KeyboardInterrupt:
+            console.print(f"chaos {seed}: told to end{'' if chosen.keep else ', and its sandbox is down'}", markup=False)
+            sys.exit(TOLD_TO_END)
         violated = violated or bool(report.violations)
     sys.exit(1 if violated else 0)
+
+
+def _end_orderly() -> None:
+    """SIGTERM and SIGINT take the sandbox and the bridge down with the run, also in the background of a shell, which has SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def _run(plan: Plan, console: Console, folder: Path, *, keep: bool) -> Report:
