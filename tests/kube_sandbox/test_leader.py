@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slinky.kube import LEASES, Access, Client
+from slinky.kube import LEASES, Access, Client, Leading
 from slinky.kube.leader import LeaderElector
 from slinky.kube.leases import lease_clock
 from slinky.sandbox.handle import Sandbox
@@ -66,6 +66,33 @@ async def test_a_busy_main_loop_keeps_the_lease(access: Access, namespace: str) 
     assert samples == {(True, False)}
     await elector.stop()
     await rival.stop()
+
+
+async def test_one_time_is_over_before_the_next_and_none_is_without_the_lease(client: Client, namespace: str) -> None:
+    told: list[str] = []
+    leading = Leading(client.access, "election", namespace, elect=True, seconds=3)
+
+    async def lead() -> None:
+        told.append(f"begins {leading.may_act()}")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.1)  # what a time leaves is put in order before the next
+            told.append("is over")
+
+    assert not leading.may_act()
+    service = asyncio.create_task(leading.run(lead))
+    try:
+        await eventually("it leads", lambda: told == ["begins True"])
+        await client.patch(LEASES, "election", {"spec": {"holderIdentity": "somebody-else"}}, namespace)
+        await eventually("its first time is over, and the other was silent for long enough", lambda: len(told) == 3)
+        assert told == ["begins True", "is over", "begins True"]
+    finally:
+        service.cancel()
+        await asyncio.gather(service, return_exceptions=True)
+    assert told[-1] == "is over"
+    assert not leading.may_act()
+    assert (await client.get(LEASES, "election", namespace)).spec.holder_identity == ""
 
 
 async def test_a_stopped_process_does_not_believe_it_leads_when_it_goes_on(sandbox: Sandbox, access: Access, namespace: str) -> None:

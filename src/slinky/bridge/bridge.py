@@ -6,7 +6,6 @@ Lease; at the end the Lease is given back.
 
 import asyncio
 import logging
-import os
 import socket
 import sys
 from collections.abc import Callable
@@ -41,11 +40,10 @@ from slinky.kube import (
     NAMESPACES,
     Access,
     Client,
-    ElectionTimes,
     EventRecorder,
     HealthServer,
     KubeMetrics,
-    LeaderElector,
+    Leading,
     Node,
 )
 from slinky.slurm import TLS, Credentials, JobCompletion, Observer, SlurmClient, TokenFile
@@ -91,10 +89,9 @@ class Bridge:
         self._kube_metrics = KubeMetrics(self._registry)
         self._metrics = BridgeMetrics(self._registry)
         self._shadow_metrics = ShadowMetrics(self._registry)
-        self._lead = asyncio.Event()
-        self._lost = asyncio.Event()
         self._leadership: Leadership | None = None
-        self._elector: LeaderElector | None = None
+        leader, (namespace, lease) = settings.leader, self._lease_name
+        self._leading = Leading(access, lease, namespace, elect=leader.elect, seconds=leader.seconds, metrics=self._kube_metrics)
 
     async def run(self) -> None:
         """Until cancelled; the Lease is given back then."""
@@ -107,29 +104,15 @@ class Bridge:
             stack.callback(lag.cancel)
             lead = await self._prepare(stack, health, kube, slurm)
             log.info("the caches are filled: ready to lead")
-            if self._settings.leader.elect:
-                self._elector = self._started_elector()
-                stack.push_async_callback(self._elector.stop)
-            while True:
-                await self._one_time(lead)
+            await self._leading.run(lambda: self._one_time(lead))
 
     async def _one_time(self, lead: "Lead") -> None:
         """One leader's time, from its beginning to its end."""
-        if self._elector:
-            await self._lead.wait()
         self._leadership = leadership = lead()
-        task = asyncio.create_task(leadership.run(), name="leadership")
-        lost = asyncio.create_task(self._lost.wait(), name="leadership lost")
         try:
-            await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-            log.warning("another process leads now: this one waits")
+            await leadership.run()
         finally:
             self._leadership = self._alarm = None
-            task.cancel()
-            lost.cancel()
-            await asyncio.gather(task, lost, return_exceptions=True)
             self._metrics.forget_all()
             self._shadow_metrics.record = None
 
@@ -157,14 +140,14 @@ class Bridge:
             self._kube_metrics.follow("events", events)
             await stack.enter_async_context(events.running())
             site = site_of(settings, cluster)
-            executor = Executor(kube, slurm, site, completion=completion, may_act=self._may_act, hetjobs=hetjobs)
-            teller: Callable[[], Teller] = partial(Teller, kube, slurm, events, settings.status, self._may_act)
+            executor = Executor(kube, slurm, site, completion=completion, may_act=self._leading.may_act, hetjobs=hetjobs)
+            teller: Callable[[], Teller] = partial(Teller, kube, slurm, events, settings.status, self._leading.may_act)
         else:
             writer = await stack.enter_async_context(Client(self._access, connections=1, observer=self._kube_metrics.observe))
             shadow = Shadow(played, writer, settings.namespace, self._shadow_metrics)
             site = shadow_site(site_of(settings, cluster))
-            executor = ShadowExecutor(shadow, kube, slurm, site, completion=completion, may_act=self._may_act, hetjobs=hetjobs)
-            teller = partial(ShadowTeller, shadow, slurm, settings.shadow_report_seconds, self._may_act)
+            executor = ShadowExecutor(shadow, kube, slurm, site, completion=completion, may_act=self._leading.may_act, hetjobs=hetjobs)
+            teller = partial(ShadowTeller, shadow, slurm, settings.shadow_report_seconds, self._leading.may_act)
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
 
         loss = NodeLoss(nodes, pods, settings.nodes.gone_seconds) if played is None else None
@@ -173,7 +156,7 @@ class Bridge:
         def binder() -> VolumeBinder | None:
             if settings.shadow:  # claims are bound for the pods as they are
                 return None
-            return VolumeBinder(volumes, nodes, StorageActs(kube, self._may_act), settings.volumes.bind_seconds)
+            return VolumeBinder(volumes, nodes, StorageActs(kube, self._leading.may_act), settings.volumes.bind_seconds)
 
         def lead() -> Leadership:
             slurm_nodes = SlurmNodes(slurm)
@@ -199,9 +182,9 @@ class Bridge:
                 names=watches.names,
                 hybrid_devices=settings.hybrid.devices == "allow",
             )
-            leadership.also(HybridNodes(watches.names, nodes, slurm_nodes, events, self._may_act).run, "hybrid nodes")
+            leadership.also(HybridNodes(watches.names, nodes, slurm_nodes, events, self._leading.may_act).run, "hybrid nodes")
             if settings.gangs.write_status and played is None:
-                leadership.also(GroupStatus(kube, pods, watches.groups, settings.status, self._may_act).run, "group status")
+                leadership.also(GroupStatus(kube, pods, watches.groups, settings.status, self._leading.may_act).run, "group status")
             if settings.nodes.register:
                 controller = NodeController(
                     nodes,
@@ -211,7 +194,7 @@ class Bridge:
                     kube=kube if played is None else None,
                     names=watches.names,
                     occupants=watches.ledger.ours_on,
-                    may_act=self._may_act,
+                    may_act=self._leading.may_act,
                     changed=leadership.nodes_changed,
                     events=events,
                     metrics=self._registry,
@@ -222,7 +205,7 @@ class Bridge:
             watches.ledger.freed, watches.ledger.taken = leadership.node_freed, leadership.node_taken
             if events is not None:
                 leadership.also_endings(
-                    Checkpoints(kube, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
+                    Checkpoints(kube, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._leading.may_act)
                 )
             if loss is not None:
                 leadership.also_node_loss(loss)
@@ -233,37 +216,10 @@ class Bridge:
 
         return lead
 
-    def _started_elector(self) -> LeaderElector:
-        _, lease = self._lease_name
-        elector = LeaderElector(
-            self._access,
-            lease,
-            self._settings.namespace,
-            f"{socket.gethostname()}_{os.urandom(4).hex()}",
-            times=ElectionTimes.within(self._settings.leader.seconds),
-            on_started=self._started_leading,
-            on_stopped=self._stopped_leading,
-            observer=self._kube_metrics.observe,
-        )
-        self._kube_metrics.follow(lease, elector)
-        elector.start()
-        return elector
-
     @property
     def _lease_name(self) -> tuple[str, str]:
         name = self._settings.leader.name
         return self._settings.namespace, shadow_cluster_name(name) if self._settings.shadow else name
-
-    def _started_leading(self) -> None:
-        self._lost.clear()
-        self._lead.set()
-
-    def _stopped_leading(self) -> None:
-        self._lead.clear()
-        self._lost.set()
-
-    def _may_act(self) -> bool:
-        return self._elector.is_leader if self._elector else not self._settings.leader.elect
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if self._leadership and says_other(old, new):

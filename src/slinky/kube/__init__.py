@@ -52,6 +52,7 @@ from slinky.kube.exec import ExecResult
 from slinky.kube.health import HealthServer
 from slinky.kube.kubeconfig import from_kubeconfig, load_access
 from slinky.kube.leader import LeaderElector
+from slinky.kube.leading import Leading
 from slinky.kube.leases import ElectionTimes
 from slinky.kube.metrics import KubeMetrics
 from slinky.kube.objects import (
@@ -147,6 +148,7 @@ __all__ = [
     "KubeMetrics",
     "KubeObject",
     "LeaderElector",
+    "Leading",
     "Lease",
     "Listing",
     "Meta",

@@ -6,7 +6,6 @@ without the Lease; with the operator gone, clusters run on.
 
 import asyncio
 import logging
-import os
 import re
 import socket
 from contextlib import AsyncExitStack
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from slinky.kube import Access, Client, ElectionTimes, EventRecorder, HealthServer, KubeMetrics, LeaderElector
+from slinky.kube import Access, Client, EventRecorder, HealthServer, KubeMetrics, Leading
 from slinky.operator.applying import Applier
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import MANAGER
@@ -53,9 +52,10 @@ class Operator:
         self._registry = CollectorRegistry()
         self._kube_metrics = KubeMetrics(self._registry)
         self._slurm_metrics = SlurmMetrics(self._registry)
-        self._lead = asyncio.Event()
-        self._lost = asyncio.Event()
-        self._elector: LeaderElector | None = None
+        leader = settings.leader
+        self._leading = Leading(
+            access, leader.name, settings.namespace, elect=leader.elect, seconds=leader.seconds, metrics=self._kube_metrics
+        )
 
     async def run(self) -> None:
         """Until cancelled; the Lease is given back then."""
@@ -65,11 +65,7 @@ class Operator:
             lag = asyncio.create_task(self._kube_metrics.measure_loop_lag(), name="loop lag")
             stack.callback(lag.cancel)
             log.info("the caches are filled: ready to lead")
-            if self._settings.leader.elect:
-                self._elector = self._started_elector()
-                stack.push_async_callback(self._elector.stop)
-            while True:
-                await self._one_time(site)
+            await self._leading.run(lambda: self._lead(site))
 
     async def _site(self, stack: AsyncExitStack, health: HealthServer) -> Site:
         settings, observe = self._settings, self._kube_metrics.observe
@@ -88,69 +84,27 @@ class Operator:
             settings=settings,
             kube=kube,
             watches=watches,
-            applier=Applier(kube, watches, self._may_act),
-            statuses=Statuses(kube, events, self._may_act),
-            keys=KeyMaker(kube, watches.files, keep=settings.keep_keys, may_act=self._may_act),
+            applier=Applier(kube, watches, self._leading.may_act),
+            statuses=Statuses(kube, events, self._leading.may_act),
+            keys=KeyMaker(kube, watches.files, keep=settings.keep_keys, may_act=self._leading.may_act),
             clusters=clusters,
             events=events,
-            may_act=self._may_act,
+            may_act=self._leading.may_act,
             cluster_domain=settings.cluster_domain or domain_in(_text(RESOLV_CONF)) or DEFAULT_DOMAIN,
         )
 
-    async def _one_time(self, site: Site) -> None:
-        """One leader's time, from its beginning to its end."""
-        if self._elector:
-            await self._lead.wait()
-        log.info("this process leads")
-        task = asyncio.create_task(self._leading(site), name="leading")
-        lost = asyncio.create_task(self._lost.wait(), name="leadership lost")
-        try:
-            await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-            log.warning("another process leads now: this one waits")
-        finally:
-            task.cancel()
-            lost.cancel()
-            await asyncio.gather(task, lost, return_exceptions=True)
-            await site.clusters.close()
-
-    async def _leading(self, site: Site) -> None:
-        """Everything that acts."""
+    async def _lead(self, site: Site) -> None:
+        """One leader's time: everything that acts."""
         assembler = Assembler(site.watches, self._settings, site.cluster_domain)
         passes = Passes(site, assembler, self._kube_metrics)
         nodesets = NodeSets(site, assembler, self._kube_metrics)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(passes.run(), name="objects")
-            group.create_task(passes.reconfiguring.run(), name="reconfiguring")
-            group.create_task(nodesets.run(), name="nodesets")
-
-    def _started_elector(self) -> LeaderElector:
-        leader = self._settings.leader
-        elector = LeaderElector(
-            self._access,
-            leader.name,
-            self._settings.namespace,
-            f"{socket.gethostname()}_{os.urandom(4).hex()}",
-            times=ElectionTimes.within(leader.seconds),
-            on_started=self._started_leading,
-            on_stopped=self._stopped_leading,
-            observer=self._kube_metrics.observe,
-        )
-        self._kube_metrics.follow(leader.name, elector)
-        elector.start()
-        return elector
-
-    def _started_leading(self) -> None:
-        self._lost.clear()
-        self._lead.set()
-
-    def _stopped_leading(self) -> None:
-        self._lead.clear()
-        self._lost.set()
-
-    def _may_act(self) -> bool:
-        return self._elector.is_leader if self._elector else not self._settings.leader.elect
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(passes.run(), name="objects")
+                group.create_task(passes.reconfiguring.run(), name="reconfiguring")
+                group.create_task(nodesets.run(), name="nodesets")
+        finally:
+            await site.clusters.close()
 
 
 def _text(path: Path) -> str:
