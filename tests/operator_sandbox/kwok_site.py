@@ -147,7 +147,7 @@ class Site:
         try:
             await self.sandbox.until("slurmctld", what, is_so, seconds)
         except Exception as error:
-            raise AssertionError(f"{what}: not so.\n{await self._situation()}") from error
+            raise AssertionError(f"{what}: not so.\n{await self.situation()}") from error
 
     async def until_pods(self, nodeset: str, *names: str) -> None:
         async def as_wanted() -> bool:
@@ -174,7 +174,7 @@ class Site:
 
         await self.until(f"Slurm node {name} was {wanted} and not {without}", so)
 
-    async def _situation(self) -> str:
+    async def situation(self) -> str:
         listed = await self.kube.list(NODESETS, self.namespace)
         pods = await self.kube.list(PODS, self.namespace)
         nodes = [f"{node.name} {node.states} {node.reason!r}" for node in await self.slurm.nodes.all() if not node.name.startswith("kwok")]

@@ -32,15 +32,17 @@ def choose(snapshot: Snapshot) -> Choice:
 def plan(snapshot: Snapshot) -> list[Act]:
     choice = choose(snapshot)
     words = {worker.uid: may_go(worker, snapshot, cause) for worker in snapshot.workers if (cause := choice.going.get(worker.uid))}
+    renewed = dict(renewals(snapshot, choice.missing))
+    missing = [pod for pod in choice.missing if pod not in renewed]  # who comes before its old record is gone would lose the new one
     return [
         *cordons(snapshot, choice),
         *slurm_marks(snapshot),
-        *renewals(snapshot, choice.missing),
+        *renewed.values(),
         *pod_marks(snapshot, choice),
         *pod_conditions(snapshot),
         *_departures(snapshot, choice, words),
-        *claims(snapshot, choice.missing),
-        *choice.missing,
+        *claims(snapshot, missing),
+        *missing,
         *(last_acts(snapshot) if snapshot.is_being_deleted else ()),
     ]
 

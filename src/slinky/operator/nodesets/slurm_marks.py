@@ -126,8 +126,8 @@ def own_records(snapshot: Snapshot) -> Iterator[tuple[SlurmNode, PodInfo]]:
             yield node, info
 
 
-def renewals(snapshot: Snapshot, missing: list[CreatePod]) -> Iterator[Act]:
-    """Records of pods that were, before their names come again: Slurm keeps what a record says (memory, features, weight …) whatever a new slurmd brings, and may refuse it for that."""
+def renewals(snapshot: Snapshot, missing: list[CreatePod]) -> Iterator[tuple[CreatePod, Act]]:
+    """Records of pods that were, each with the pod that waits until it is gone, before their names come again: Slurm keeps what a record says (memory, features, weight …) whatever a new slurmd brings, and may refuse it for that."""
     if not snapshot.slurm.is_current:
         return
     for pod in missing:
@@ -136,7 +136,8 @@ def renewals(snapshot: Snapshot, missing: list[CreatePod]) -> Iterator[Act]:
         if node is None or info is None or info.nodeset_uid != snapshot.nodeset.metadata.uid:
             continue
         if not node.is_busy and is_nobodys(node):
-            yield from _unless_refused(snapshot, DeleteSlurmNode(node.name, renewed=True))
+            for act in _unless_refused(snapshot, DeleteSlurmNode(node.name, renewed=True)):
+                yield pod, act
 
 
 def is_nobodys(node: SlurmNode) -> bool:

@@ -14,12 +14,15 @@ from slinky.operator.objects.view import ClusterView
 
 __all__ = ["cluster_worker_objects", "nodeset_objects"]
 
+MORE_THAN_THERE_ARE = 2**31 - 1
+
 
 def cluster_worker_objects(site: ClusterView) -> list[dict[str, Any]]:
     """For all NodeSets of a cluster; `controller_objects` has them."""
     selector = dict(labels.cluster_workers(site.name))
     everyone = selector | {labels.COMPONENT: "worker"}
-    budget = {"maxUnavailable": 0, "selector": {"matchLabels": selector | {labels.POD_PROTECT: "true"}}}
+    # Not maxUnavailable: 0, which Kubernetes counts from the NodeSets' replicas: while one is scaled in, its workers with jobs are more than those, and as many of all workers could be evicted.
+    budget = {"minAvailable": MORE_THAN_THERE_ARE, "selector": {"matchLabels": selector | {labels.POD_PROTECT: "true"}}}
     return [
         headless(site.controller, names.worker_service(site.name), everyone, selector, daemon="slurmd", port=names.SLURMD_PORT),
         resource("policy/v1", "PodDisruptionBudget", metadata(site.controller, names.worker_budget(site.name), everyone), spec=budget),
