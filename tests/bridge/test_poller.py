@@ -233,10 +233,9 @@ def test_what_no_job_can_do_and_a_restart_of_slurm_leave_another_epoch() -> None
             del watcher.slurm.held[3]
             await watcher.until(lambda: watcher.poller.epoch == 2)
             watcher.slurm.started = 2
-            await asyncio.sleep(2)
-            await watcher.poller.confirm()
-            await watcher.poller.confirm()
-            assert watcher.poller.epoch == 3
+            await watcher.until(lambda: watcher.poller.epoch == 3)
+
+    asyncio.run(story())
 
 
 def test_states_are_news_while_slurm_answers_and_not_when_it_is_down_or_silent() -> None:

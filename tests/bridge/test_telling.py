@@ -176,9 +176,14 @@ def test_that_a_job_is_suspended_and_runs_again_is_an_event_each_and_once() -> N
         for job in (runs, msgspec.structs.replace(runs, suspended=True), msgspec.structs.replace(runs, suspended=True), runs, runs):
             teller.look(KEY, msgspec.structs.replace(BOUND, job=job), [world.pod])
         assert recorder.reasons == ["Suspended", "Resumed"]
-        teller.look(KEY, msgspec.structs.replace(BOUND, job=msgspec.structs.replace(runs, suspended=True)), [world.pod])
-        teller.forget(KEY)
+        halted = msgspec.structs.replace(runs, suspended=True)
+        teller.look(KEY, msgspec.structs.replace(WAITS, job=halted), [world.pod])
+        teller.look(KEY, msgspec.structs.replace(BOUND, job=halted), [world.pod])
+        assert recorder.reasons == ["Suspended", "Resumed", "Suspended"], "it waits no more, and is suspended still"
+        teller.forget_all(KEY)
         assert not teller._suspended
+
+    asyncio.run(story())
 
 
 def test_pods_that_run_are_told_once_that_their_job_is_lost_and_that_it_is_back() -> None:

@@ -28,6 +28,7 @@ LONGEST_LOOK = 15.0  # a preemption that no state shows, or a limit that was mad
 FIRST_LOOK = 12.0  # no limit is below a minute, and no pod goes before half of it has passed
 ROUND_PER_SECOND = 5.0  # records in all, for looks that are due to nothing but time
 LOOKS_PER_SECOND = 20.0
+SIGNALLED_PER_SECOND = 200.0  # of jobs that Slurm is signalling: a thousand that are preempted at once are told within seconds
 WORKERS = 4
 
 
@@ -110,7 +111,7 @@ class Endings:
             self._tell(key, followed.job_id, ending)
         if key in self._followed:
             self.queue.add_after(key, wait)
-        await asyncio.sleep(WORKERS / LOOKS_PER_SECOND)
+        await asyncio.sleep(WORKERS / (SIGNALLED_PER_SECOND if self._is_signalled(followed.job_id) else LOOKS_PER_SECOND))
 
     def _ending(self, end: End | None, followed: _Followed) -> Ending | None:
         now = self._clock()

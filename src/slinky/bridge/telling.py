@@ -93,12 +93,12 @@ class Teller:
     def forget(self, key: WorkloadKey) -> None:
         """It waits no more, or is no more."""
         self._waiting.discard(key)
-        self._suspended.discard(key)
         self._resting.discard(key)
 
     def forget_all(self, key: WorkloadKey) -> None:
         """Nothing is left of it."""
         self.forget(key)
+        self._suspended.discard(key)
         self._without_job.pop(key, None)
 
     async def run(self) -> None:
