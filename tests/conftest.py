@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from slinky.sandbox.cache import digest
 from slinky.sandbox.down import down
@@ -30,7 +30,7 @@ NODES = 48
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")  # each has sandboxes of its own
 _numbers = itertools.count()
 
-settings.register_profile("without the clock", deadline=None)  # how long an example takes is the machine's matter
+settings.register_profile("without the clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # how long an example takes is the machine's matter
 settings.load_profile("without the clock")
 
 Starter = Callable[[str, Shape], Sandbox]
