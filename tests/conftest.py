@@ -30,7 +30,9 @@ NODES = 48
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")  # each has sandboxes of its own
 _numbers = itertools.count()
 
-settings.register_profile("without the clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # how long an example takes is the machine's matter
+settings.register_profile(
+    "without the clock", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # how long an example takes is the machine's matter
 settings.load_profile("without the clock")
 
 Starter = Callable[[str, Shape], Sandbox]

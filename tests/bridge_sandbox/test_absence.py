@@ -34,6 +34,7 @@ async def someone_elses(team: Team, job_id: int) -> None:
     assert (await team.slurm.jobs.submit_external(job)).job_id == job_id
 
 
+@pytest.mark.long
 async def test_slurm_restored_from_an_old_state_file(sandbox: Sandbox, partition: Partition, tmp_path: Path) -> None:
     """A job that ended since runs again in Slurm: it is ended. One that was submitted since is unknown: its pod runs on, and when its id is given to another pod's job, neither is mistaken for the other."""
     memory = SlurmMemory(sandbox, partition)

@@ -450,6 +450,7 @@ async def test_what_it_was_asked_before_it_was_told_to_end_is_answered(webhook: 
             await writer.wait_closed()
 
 
+@pytest.mark.long
 async def test_it_ends_when_told_to_and_can_be_got_rid_of(webhook: Webhook, cli: Cli) -> None:
     webhook.configure()
     await webhook.start()

@@ -114,6 +114,7 @@ async def team(real: Sandbox, kube: Client, tmp_path: Path) -> AsyncIterator[Tea
         await real.until("kube-apiserver", "the namespace was gone", gone)
 
 
+@pytest.mark.long
 async def test_a_command_in_a_container_tells_its_end(team: Team) -> None:
     await team.create("p", TRAPS)
     await team.until_said("p", "c0", "ready")
@@ -178,6 +179,7 @@ async def test_where_it_cannot_be_delivered_an_event_says_why(team: Team) -> Non
     assert "saved@" not in team.logs("shared", "c0")
 
 
+@pytest.mark.long
 async def test_a_preempted_pod_gets_it_within_its_grace_time(team: Team) -> None:
     """Slurm's slurmd answers at once, so no state shows it: the job's record does."""
     await team.real.link.run("head", "sacctmgr", "--immediate", "modify", "qos", "low", "set", "GraceTime=90")

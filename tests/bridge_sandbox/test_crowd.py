@@ -149,6 +149,7 @@ async def crowd_of(many: Team) -> list[Pod]:
     return [pod for pod in found if pod.metadata.name.startswith("crowd-")]
 
 
+@pytest.mark.long
 async def test_hundreds_of_pods_of_one_namespace_keep_nobody_from_slurm(sandbox: Sandbox, tmp_path: Path) -> None:
     await crowd_out(sandbox, tmp_path, 300, WINDOW, TOTAL)
 

@@ -315,6 +315,7 @@ def _is_not_watched(here: Watching, crd: str) -> bool:
     return not _is_watched(here, crd)
 
 
+@pytest.mark.long
 async def test_sets_are_known_as_soon_as_their_crd_is_there(sandbox: Sandbox, bare: Sandbox) -> None:
     """Nobody makes pods of them there: it is about being told."""
     pods = {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}

@@ -199,6 +199,7 @@ async def own_bridge(sandbox: Sandbox, partition: Partition, folder: Path, **set
         yield bridge, team
 
 
+@pytest.mark.long
 async def test_a_bridge_that_is_killed_in_the_middle_takes_it_over(sandbox: Sandbox, partition: Partition, tmp_path: Path) -> None:
     async with own_bridge(sandbox, partition, tmp_path) as (bridge, team):
         names, documents = roles(team, codes=[0, 5, 0, 0, 0])
@@ -224,6 +225,7 @@ async def test_a_bridge_that_is_killed_in_the_middle_takes_it_over(sandbox: Sand
         assert "Traceback" not in bridge.log("run")
 
 
+@pytest.mark.long
 async def test_a_hetjob_whose_pods_vanished_meanwhile_is_ended_whole(sandbox: Sandbox, partition: Partition, tmp_path: Path) -> None:
     async with own_bridge(sandbox, partition, tmp_path) as (bridge, team):
         names, documents = roles(team, workers=1)
@@ -273,6 +275,7 @@ def without_backfill(start_sandbox: Starter) -> Sandbox:
     return found
 
 
+@pytest.mark.long
 async def test_a_server_that_refuses_hetjobs_gets_one_job_and_is_not_asked_again(without_backfill: Sandbox, tmp_path: Path) -> None:
     partition = Partition("bridge", tuple(f"kwok-{index}" for index in range(4)))
     async with own_bridge(without_backfill, partition, tmp_path) as (bridge, team):

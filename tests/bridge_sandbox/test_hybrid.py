@@ -196,6 +196,7 @@ async def test_at_the_limit_the_node_is_drained_with_a_reason_that_names_the_pod
     await team.head("scontrol", "update", "NodeName=node-0", "State=RESUME")
 
 
+@pytest.mark.long
 async def test_names_that_differ_are_brought_together_by_the_label(team: Team) -> None:
     """Each Node is labelled with the other's name in Slurm, for want of a node that has two."""
     await label(team, **{"node-0": "node-1", "node-1": "node-0"})

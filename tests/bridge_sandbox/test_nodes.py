@@ -349,6 +349,7 @@ async def test_a_slurmctld_that_restarts_finds_the_nodes_as_they_were_and_what_c
         assert _described(await site.until_in_slurm(node)) == _described(before)
 
 
+@pytest.mark.long
 async def test_a_slurm_that_is_down_at_the_start_is_waited_for(site: Site, node: str, caplog: pytest.LogCaptureFixture) -> None:
     await site.label(node)
     part = await site.sandbox.stop("slurmctld")

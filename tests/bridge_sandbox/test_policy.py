@@ -276,6 +276,7 @@ async def test_a_priority_class_is_what_the_site_says_and_within_what_the_namesp
             await site.kube.delete(PRIORITY_CLASSES, name)
 
 
+@pytest.mark.long
 async def test_a_namespaces_window_is_its_rules(site: Site) -> None:
     team, other = await site.team("window"), await site.team("nothing")
     await team.create(site.pod("first", {"priority": "0"}))

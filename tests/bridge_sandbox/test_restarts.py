@@ -78,6 +78,7 @@ async def test_a_bridge_that_is_killed_leaves_nothing_undone_and_does_nothing_tw
     await team.head("scancel", in_another)
 
 
+@pytest.mark.long
 async def test_a_job_whose_pod_vanished_while_the_bridge_was_down_is_ended(own: tuple[SandboxBridge, Team]) -> None:
     bridge, team = own
     await team.create(team.pod("p"), team.pod("stays"))
@@ -96,6 +97,7 @@ async def test_a_job_whose_pod_vanished_while_the_bridge_was_down_is_ended(own: 
     await team.head("scancel", foreign)
 
 
+@pytest.mark.long
 async def test_what_an_administrator_says_about_where_a_job_may_go_outlives_the_bridge(own: tuple[SandboxBridge, Team]) -> None:
     bridge, team = own
     label, nodes = f"ssd-{team.namespace}", team.partition.nodes
@@ -180,6 +182,7 @@ async def test_a_leader_that_was_stopped_for_long_does_nothing_when_it_goes_on(
     await team.until("the first one led again", leads_again)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", ["slurmctld", "slurmrestd"])
 async def test_slurm_restarted_in_the_middle(own: tuple[SandboxBridge, Team], sandbox: Sandbox, part: str) -> None:
     bridge, team = own
@@ -199,6 +202,7 @@ async def test_slurm_restarted_in_the_middle(own: tuple[SandboxBridge, Team], sa
     assert "Traceback" not in bridge.log("run")
 
 
+@pytest.mark.long
 async def test_a_gang_that_is_made_anew_while_the_bridge_is_down_keeps_its_allocation(own: tuple[SandboxBridge, Team]) -> None:
     """Its pods are held by their finalizers until the bridge is there again; then the JobSet can go on, in the job that it had."""
     bridge, team = own

@@ -220,6 +220,7 @@ async def test_a_shadow_that_is_killed_finds_its_jobs_by_their_markers_and_count
     await trial.is_untouched()
 
 
+@pytest.mark.long
 async def test_a_shadow_that_is_told_to_end_leaves_jobs_that_one_command_ends(
     sandbox: Sandbox, partition: Partition, tmp_path: Path, cli: Cli
 ) -> None:

@@ -108,6 +108,7 @@ async def test_a_label_edited_by_a_user_does_nothing_but_get_restored(sandbox: S
         await team.slurm.jobs.cancel(foreign)
 
 
+@pytest.mark.long
 async def test_pods_left_behind_by_their_job_keep_their_allocation_after_a_restart(
     sandbox: Sandbox, partition: Partition, tmp_path: Path
 ) -> None:

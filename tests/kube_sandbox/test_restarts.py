@@ -12,7 +12,7 @@ from tests.kube_sandbox.conftest import eventually
 from tests.kube_sandbox.faults import FaultyLine
 from tests.kube_sandbox.test_reflector import CONFIG_MAPS, follow, make
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

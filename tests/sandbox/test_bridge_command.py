@@ -13,7 +13,7 @@ from slinky.sandbox.shape import Shape
 from tests.conftest import CHECKOUT, Cli, Starter
 from tests.sandbox.processes import Started, children, started
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

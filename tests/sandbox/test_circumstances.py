@@ -98,6 +98,7 @@ async def test_a_part_that_stalls_is_told_too(sandbox: Sandbox) -> None:
             await sandbox.until("kwok", "the moon was blue", lambda: kube.get("/nosuch"), 0.2)
 
 
+@pytest.mark.long
 def test_a_record_that_cannot_be_read_can_still_be_taken_down(cli: Cli) -> None:
     name = f"broken-{os.getpid()}"
     assert cli("sandbox", "up", "--name", name, "--nodes", "1").returncode == 0

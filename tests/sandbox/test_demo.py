@@ -41,7 +41,8 @@ def test_it_shows_pods_a_gang_a_burst_and_their_ends_on_both_sides(cli: Cli) -> 
     assert said.endswith("the sandbox is down: no process, mount or interface is left\n")
 
 
-@pytest.mark.parametrize("how", [pytest.param("told to end", marks=pytest.mark.long), "its bridge dies"])
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["told to end", "its bridge dies"])
 def test_nothing_is_left_of_one_that_does_not_come_to_its_end(how: str) -> None:
     with started("demo", "--nodes", "8") as demo:
         name = f"demo-{demo.pid}"

@@ -92,6 +92,7 @@ def test_a_dead_one_comes_up_anew(cli: Cli) -> None:
     assert up(cli).record.keeper != found.record.keeper
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["keeper.json", "record.json", "logs/kube-apiserver.log"])
 def test_nothing_is_left_after_up_was_killed_half_way(cli: Cli, moment: str, hold: Hold) -> None:
     folder = sandboxes() / NAME
@@ -122,6 +123,7 @@ def test_a_killed_up_is_completed_by_the_next(cli: Cli, hold: Hold) -> None:
     assert leftovers(kept.identity, Path("/nonexistent"), inside) == []
 
 
+@pytest.mark.long
 def test_another_process_that_got_the_keepers_pid_is_left_alone(cli: Cli) -> None:
     """PIDs are used again: only one that also started when the keeper did may be signalled."""
     found = up(cli)

@@ -224,6 +224,7 @@ TASK = """{parallelism: 1, completions: 1, backoffLimit: 0, template: {spec: {re
       {name: task, image: sandbox/busybox:1, command: [sh, -c, "echo $SLURM_PROCID of $SLURM_NTASKS"], resources: {requests: {cpu: 100m, memory: 64Mi}}}]}}}"""
 
 
+@pytest.mark.long
 async def test_a_jobset_placed_by_the_bridge_is_one_job_of_slurm(real: Sandbox, tmp_path: Path) -> None:
     run(real, "kubectl", "create", "namespace", "sets")
     async with sandbox_bridge(real, tmp_path, managedNamespaces=["sets"]):

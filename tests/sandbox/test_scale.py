@@ -6,7 +6,7 @@ from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
 from tests.conftest import Cli, Starter
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.long)])

@@ -348,6 +348,7 @@ async def test_a_name_reaches_slurm_as_a_name_whatever_is_in_it(slurm: SlurmClie
     assert not (await slurm.jobs.get(job_id)).is_finished
 
 
+@pytest.mark.long
 async def test_a_stream_is_tried_again_until_its_first_piece(slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy) -> None:
     await slurm.jobs.submit_external(JOB)
     for fault in (Fault.RESET, Fault.PLAIN_500, Fault.DONE_RESET, Fault.DONE_CLOSE_EARLY):

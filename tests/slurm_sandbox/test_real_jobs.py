@@ -12,7 +12,7 @@ from slinky.slurm import FixedToken, ForbiddenError, JobDescription, JobState, S
 from tests.conftest import Starter
 from tests.slurm_sandbox.conftest import until
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
