@@ -128,6 +128,12 @@ class Refusing:
     async def patch(self, _: Any, name: str, *__: Any, **___: Any) -> None:
         raise ConflictError("PATCH", name, Status(code=409, message="try again"))
 
+    async def evict(self, name: str, *_: Any, **__: Any) -> None:
+        raise ConflictError("POST", name, Status(code=409, message="try again"))
+
+    async def delete(self, _: Any, name: str, *__: Any, **___: Any) -> None:
+        raise ConflictError("DELETE", name, Status(code=409, message="try again"))
+
     async def get(self, _: Any, name: str, __: str) -> Pod:
         if self.there is None:
             raise KubeNotFoundError("GET", name, Status(code=404))
@@ -160,8 +166,14 @@ async def test_a_write_that_conflicts_with_nothing_is_tried_again() -> None:
         await acts.bind(POD, "n", {}, 7)
     with pytest.raises(ConflictError):
         await acts.label(POD, 7)
+    with pytest.raises(ConflictError):
+        await acts.evict(POD, "SlurmPreempted", "job 7 is PREEMPTED")
+    with pytest.raises(ConflictError):
+        await acts.remove(POD, "SlurmPreempted", "job 7 is PREEMPTED")
     kube.there = on("", uid="another")
     await acts.label(POD, 7)
+    assert await acts.evict(POD, "SlurmPreempted", "job 7 is PREEMPTED") == ""
+    await acts.remove(POD, "SlurmPreempted", "job 7 is PREEMPTED")
 
 
 async def test_a_label_is_taken_off_only_of_the_pod_as_it_was_seen() -> None:

@@ -31,12 +31,9 @@ SEVERAL = "more than one PodDisruptionBudget"  # the API server's words for what
 
 
 async def evict_within_budgets(kube: Client, pod: Pod, reason: str, why: str) -> str:
-    """Empty where it is done, or nothing is left to do; else what the budget says."""
+    """Empty where it is done; else what the budget says. Raises NotFoundError or ConflictError: it is gone, or another has its name, or nothing but the moment was wrong."""
     try:
         await kube.evict(pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
-    except (NotFoundError, ConflictError):
-        log.debug("pod %s is gone already, or is another one now", pod.key)
-        return ""
     except TooManyRequestsError as error:
         budgets = [cause.message for cause in error.causes if cause.reason == "DisruptionBudget"]
         if not budgets and "disruption budget" not in error.message:
@@ -51,11 +48,9 @@ async def evict_within_budgets(kube: Client, pod: Pod, reason: str, why: str) ->
 
 
 async def delete_past_budgets(kube: Client, pod: Pod, reason: str, why: str) -> None:
+    """Raises as `evict_within_budgets` does."""
     await _say(kube, pod, reason, why)
-    try:
-        await kube.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
-    except (NotFoundError, ConflictError):
-        log.debug("pod %s is gone already, or is another one now", pod.key)
+    await kube.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
 
 
 async def _say(kube: Client, pod: Pod, reason: str, why: str) -> None:

@@ -226,13 +226,20 @@ class Executor:
         """Empty where it is done, else what the disruption budget in its way says."""
         self._check()
         log.info("pod %s is evicted: %s", pod.key, why)
-        return await evict_within_budgets(self._kube, pod, reason, why)
+        try:
+            return await evict_within_budgets(self._kube, pod, reason, why)
+        except (NotFoundError, ConflictError) as error:
+            await self._gone_or_raise(pod, error)
+            return ""
 
     async def remove(self, pod: Pod, reason: str, why: str) -> None:
         """Without asking its budgets; with its own grace period."""
         self._check()
         log.info("pod %s is deleted: %s", pod.key, why)
-        await delete_past_budgets(self._kube, pod, reason, why)
+        try:
+            await delete_past_budgets(self._kube, pod, reason, why)
+        except (NotFoundError, ConflictError) as error:
+            await self._gone_or_raise(pod, error)
 
     async def release(self, pod: Pod) -> bool:
         """Only our own finalizer, found by its value, so that nobody else's is taken off. False where its finalizers are others by now: the watch will show them."""

@@ -21,7 +21,7 @@ from slinky.bridge.groups import PodGroups
 from slinky.bridge.keys import CONDITION
 from slinky.bridge.settings import StatusSettings
 from slinky.bridge.workload import WorkloadKey, group_of
-from slinky.kube import Cache, Change, Client, ConflictError, InvalidError, NotFoundError, PatchKind, Pod, WorkQueue
+from slinky.kube import Cache, Change, Client, InvalidError, NotFoundError, PatchKind, Pod, WorkQueue
 
 __all__ = ["GroupStatus", "builtin_condition", "coscheduling_status"]
 
@@ -137,7 +137,7 @@ class GroupStatus:
         change = {"metadata": {"uid": meta.uid}, "status": status}
         try:
             await self._kube.patch(source.resource.untyped, meta.name, change, meta.namespace, kind=kind, subresource="status")
-        except (NotFoundError, ConflictError, InvalidError) as error:
+        except (NotFoundError, InvalidError) as error:
             log.debug("the status of %s %s was not written: %s", source, meta.key, error)
         await asyncio.sleep(1 / self._settings.rate)
 

@@ -15,7 +15,7 @@ from slinky.bridge.settings import StatusSettings
 from slinky.bridge.standing import Standing, conditions_for, standing_of
 from slinky.bridge.submission import Submission
 from slinky.bridge.workload import WorkloadKey
-from slinky.kube import PODS, Client, ConflictError, EventRecorder, InvalidError, NotFoundError, PatchKind, Pod, WorkQueue, reference
+from slinky.kube import PODS, Client, EventRecorder, InvalidError, NotFoundError, PatchKind, Pod, WorkQueue, reference
 from slinky.slurm import NotFoundError as NoSuchJobError
 from slinky.slurm import SlurmClient, SlurmError, compress
 
@@ -134,8 +134,8 @@ class Teller:
         change = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": conditions}}
         try:
             await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace, kind=PatchKind.STRATEGIC, subresource="status")
-        except (NotFoundError, ConflictError, InvalidError):
-            return
+        except (NotFoundError, InvalidError):
+            return  # it is gone, or another has its name; a conflict is tried again
         await asyncio.sleep(1 / self._settings.rate)
 
     # Events

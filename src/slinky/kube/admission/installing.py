@@ -16,11 +16,13 @@ from slinky.kube.client import Client
 from slinky.kube.errors import (
     AlreadyExistsError,
     ConflictError,
+    ConnectionFailedError,
     DeadlineError,
     InterruptedReadError,
     KubeError,
     NotFoundError,
     OutcomeUnknownError,
+    TooManyRequestsError,
     UnavailableError,
 )
 from slinky.kube.resources import Resource
@@ -37,7 +39,16 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-TRIES = 5
+TRIES = 8
+PASSING = (
+    ConnectionFailedError,
+    OutcomeUnknownError,
+    InterruptedReadError,
+    DeadlineError,
+    ConflictError,
+    TooManyRequestsError,
+    UnavailableError,
+)
 BACKOFF = Backoff(first=0.5, most=5.0)
 T = TypeVar("T")
 Document = dict[str, Any]
@@ -76,7 +87,7 @@ async def patiently(deed: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await deed()
-        except (OutcomeUnknownError, InterruptedReadError, DeadlineError, UnavailableError) as error:
+        except PASSING as error:
             failures += 1
             if failures >= TRIES:
                 raise

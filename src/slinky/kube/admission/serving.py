@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from slinky.kube.access import present
 from slinky.kube.admission.cabundle import BundleKeeper
 from slinky.kube.admission.certificates import Issued, issue, must_renew
+from slinky.kube.admission.installing import patiently
 from slinky.kube.client import Client
 from slinky.kube.errors import AlreadyExistsError, ConfigurationError, ConflictError, KubeError, NotFoundError
 from slinky.kube.resources import Resource
@@ -116,7 +117,7 @@ class SelfMadeCertificate:
     async def running(self) -> AsyncIterator[ssl.SSLContext]:
         context = server_context()
         async with self._bundle.running():
-            await self.refresh(context)
+            await patiently(lambda: self.refresh(context))
             task = asyncio.create_task(self._keep(context), name="self-made certificate")
             try:
                 yield context
