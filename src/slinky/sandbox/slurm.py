@@ -106,6 +106,7 @@ MY_CNF = """\
 datadir=/var/lib/mysql
 socket=/run/mysqld/mysqld.sock
 pid-file=/run/mysqld/mysqld.pid
+tmpdir=/run/mysqld
 {network}
 user=mysql
 innodb_buffer_pool_size=128M
