@@ -54,6 +54,16 @@ def test_a_worker_that_slurm_does_not_know_is_said_after_a_while() -> None:
     assert said(scene(a_nodeset(replicas=1), [a_pod(0, ready_since=ago(seconds=5))]))[3] == "WorkersStarting"
 
 
+def test_a_worker_that_slurm_refuses_is_said_in_slurms_words() -> None:
+    refused = in_slurm("workers-0", "DOWN", "DRAIN", "INVALID_REG", reason="gres/disk count reported lower than configured (2 < 4)")
+    snapshot = scene(a_nodeset(replicas=1), [a_pod(0)], [refused])
+    assert said(snapshot) == (False, False, True, "SlurmNodeInvalid")
+    assert (
+        "0 of 1 workers available; Slurm does not use node workers-0: gres/disk count"
+        in standing(snapshot, choose(snapshot))["Degraded"].message
+    )
+
+
 def test_what_holds_a_worker_that_is_to_go_is_named() -> None:
     slurm = [in_slurm("workers-0", "ALLOCATED", "DRAIN", reason="slurm-operator: x")]
     snapshot = scene(a_nodeset(replicas=0), [a_pod(0, annotations=cordoned("scale-in"))], slurm, jobs=(a_job(7, "workers-0"),))

@@ -63,6 +63,8 @@ def standing(snapshot: Snapshot, choice: Choice) -> Standing:
         return under_way("SlurmNotAnswering", f"{counted}; Slurm does not answer, and nothing is drained or deleted until it does")
     if lost := _unregistered(snapshot, workers):
         return broken("SlurmNodeNotRegistered", f"{counted}; Slurm does not know node {lost.hostname} of pod {lost.name}, which is ready")
+    if invalid := next((worker for worker in workers if _is_invalid(worker)), None):
+        return broken("SlurmNodeInvalid", f"{counted}; Slurm does not use node {invalid.hostname}: {_reason(invalid)}")
     if usable < choice.total - (most_away(snapshot, choice.total) if _is_updating(snapshot, workers) else 0):
         return under_way("WorkersStarting", counted)
     if _is_updating(snapshot, workers):
@@ -75,8 +77,17 @@ def standing(snapshot: Snapshot, choice: Choice) -> Standing:
 
 
 def _is_usable(worker: Worker, snapshot: Snapshot) -> bool:
-    """Ready, and known to Slurm."""
-    return worker.slurm is not None and _is_available(worker, snapshot)
+    """Ready, and known to Slurm as what it is."""
+    return worker.slurm is not None and not _is_invalid(worker) and _is_available(worker, snapshot)
+
+
+def _is_invalid(worker: Worker) -> bool:
+    """Slurm refuses what its slurmd says of the machine: fewer GRES, cores or memory than the node is to have."""
+    return worker.slurm is not None and worker.is_ready and any(state.startswith("INVALID") for state in worker.slurm.states)
+
+
+def _reason(worker: Worker) -> str:
+    return (worker.slurm.reason if worker.slurm else "") or "it was registered with less than it is to have"
 
 
 def _is_available(worker: Worker, snapshot: Snapshot) -> bool:
