@@ -12,7 +12,7 @@ import msgspec
 
 from slinky.kube.objects import Condition
 
-__all__ = ["DEGRADED", "PROGRESSING", "READY", "Said", "Standing", "broken", "says_the_same", "settled", "under_way", "written"]
+__all__ = ["DEGRADED", "PROGRESSING", "READY", "Said", "Standing", "broken", "noting", "says_the_same", "settled", "under_way", "written"]
 
 READY, PROGRESSING, DEGRADED = "Ready", "Progressing", "Degraded"
 LONGEST_MESSAGE = 1024
@@ -46,6 +46,14 @@ def broken(reason: str, message: str, *, ready: bool = False) -> Standing:
         PROGRESSING: Said(False, reason, message),
         DEGRADED: Said(True, reason, message),
     }
+
+
+def noting(standing: Standing, note: str) -> Standing:
+    """The same, with something that people should know beside it."""
+    ready = standing.get(READY)
+    if not note or ready is None:
+        return standing
+    return {**standing, READY: msgspec.structs.replace(ready, message="; ".join(filter(None, (ready.message, note))))}
 
 
 def written(before: Iterable[Condition], standing: Standing, now: dt.datetime) -> list[dict[str, Any]]:

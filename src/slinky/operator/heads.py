@@ -10,13 +10,14 @@ from slinky.operator import labels, names
 from slinky.operator.applying import ApplyError, Body
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import Child, Owner
-from slinky.operator.conditions import DEGRADED, PROGRESSING, READY, Standing, broken, settled, under_way
+from slinky.operator.conditions import DEGRADED, PROGRESSING, READY, Standing, broken, noting, settled, under_way
 from slinky.operator.configuration import bundled, confirmed_config, confirmed_copy, mark_in, marked, with_files
 from slinky.operator.keys import Makes, host_keys, random_key
 from slinky.operator.kinds import Accounting, Controller, LoginSet, RestApi, Written
 from slinky.operator.objects.accounting import accounting_objects
 from slinky.operator.objects.controller import controller_objects
 from slinky.operator.objects.loginset import login_objects
+from slinky.operator.objects.monitor import unmonitored
 from slinky.operator.objects.restapi import restapi_objects
 from slinky.operator.objects.secrets import host_keys_secret, jwt_key_secret, slurm_key_secret
 from slinky.operator.objects.view import ClusterView, jwt_key, slurm_key
@@ -112,6 +113,7 @@ class Heads:
         if before is not None:
             standing = broken("ConfigurationRefused", REFUSED, ready=standing[READY].status)
             site.look_later(Place(found.metadata.namespace, "Controller", name), REFUSED_SECONDS + 1.0)
+        standing = noting(standing, unmonitored(view))
         confirmed = progress.confirmed
         if confirmed == wanted != controller.status.configuration:
             site.statuses.event("Controller", found, "ConfigurationApplied", f"slurmctld and all slurmds run configuration {wanted}")

@@ -25,6 +25,7 @@ from slinky.operator.site import Site
 from slinky.operator.statuses import conditions_of
 from slinky.operator.tokens import TokenKeeper
 from slinky.operator.trouble import Trouble
+from slinky.operator.watching import Followed
 
 __all__ = ["Passes"]
 
@@ -70,11 +71,11 @@ class Passes:
             self._site.clusters.on_standing(self._slurm_changed),
             self._site.clusters.on_change(lambda key, _names: self.reconfiguring.nodes_changed(key)),
         ]
-        watches.files.changed = self._file_changed
+        watches.files.changed, watches.came = self._file_changed, self._kind_came
         try:
             await self.queue.serve(self._turn, workers=self._site.settings.concurrency)
         finally:
-            watches.files.changed = lambda _kind, _key, _change: None
+            watches.files.changed, watches.came = (lambda _kind, _key, _change: None), (lambda _followed: None)
             for end in self._ends:
                 end()
 
@@ -102,6 +103,12 @@ class Passes:
             self._look(Place(found.metadata.namespace, owner.kind, owner.name))
             if owner.kind == "RestApi" and change.new is not None:
                 self._member_of(owner.kind, Key(found.metadata.namespace, owner.name))
+
+    def _kind_came(self, followed: Followed[Any]) -> None:
+        """A Controller may have waited for it."""
+        self._ends.append(followed.subscribe(self._child_changed, replay=False))
+        for found in self._site.watches.kinds["Controller"].list():
+            self._look(Place(found.metadata.namespace, "Controller", found.metadata.name))
 
     def _member_of(self, kind: str, key: Key) -> None:
         """Its Controller waits for it."""

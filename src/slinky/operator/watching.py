@@ -51,6 +51,8 @@ DAEMONS = "app.kubernetes.io/name in (slurmctld,slurmdbd,slurmrestd,slurmd,login
 OWNER = "owner"
 BACKOFF = Backoff(first=0.5, most=15.0)
 BY_FILES = ("ConfigMap", "Secret")
+MONITORS = "/apis/monitoring.coreos.com/v1"
+MONITORS_SECONDS = 15.0  # between two looks whether they are there
 
 
 class Followed(Generic[T]):
@@ -119,14 +121,19 @@ class Watches:
             if kind not in BY_FILES and kind != "ServiceMonitor"
         }
         self.files = NamespaceFiles(kube)
+        self.came: Callable[[Followed[Any]], None] = lambda _followed: None
+        """Called when the API server has come to know a kind of child that it did not know before."""
 
     def _follow(self, resource: Resource[T], labels: str = "") -> Followed[T]:
         return Followed([Reflector(self._kube, resource, namespace=namespace, labels=labels) for namespace in self._namespaces])
 
     async def fill(self, stack: AsyncExitStack, health: HealthServer) -> None:
         """Until all is known; they are followed until `stack` ends."""
-        if await self._has("/apis/monitoring.coreos.com/v1"):
-            self.children["ServiceMonitor"] = self._follow(CHILD_KINDS["ServiceMonitor"], labels=f"{MANAGED_BY}={MANAGER}")
+        if await self._has(MONITORS):
+            self.children["ServiceMonitor"] = self._service_monitors()
+        else:
+            waiting = asyncio.create_task(self._await_monitors(), name="waiting for ServiceMonitors")
+            stack.callback(waiting.cancel)
         for found in self.children.values():
             found.add_index(OWNER, controller_uids)
         for what, followed in self._all().items():
@@ -144,6 +151,24 @@ class Watches:
     def _all(self) -> dict[str, Followed[Any]]:
         kinds = {kind.lower(): followed for kind, followed in self.kinds.items()}
         return {**kinds, "pods": self.pods, "nodes": self.nodes, **{kind.lower(): found for kind, found in self.children.items()}}
+
+    def _service_monitors(self) -> Followed[Any]:
+        return self._follow(CHILD_KINDS["ServiceMonitor"], labels=f"{MANAGED_BY}={MANAGER}")
+
+    async def _await_monitors(self) -> None:
+        """They may be installed long after us."""
+        while not await self._has(MONITORS):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(MONITORS_SECONDS)
+        log.info("the API server knows ServiceMonitors now")
+        followed = self._service_monitors()
+        followed.add_index(OWNER, controller_uids)
+        async with AsyncExitStack() as stack:
+            for reflector in followed.reflectors:
+                await stack.enter_async_context(reflector.running())
+            await followed.wait_synced()
+            self.children["ServiceMonitor"] = followed
+            self.came(followed)
+            await asyncio.Event().wait()
 
     async def _has(self, path: str) -> bool:
         """Whether the API server offers it. One that does not answer is waited for."""

@@ -10,8 +10,9 @@ from slinky.operator.kinds import Controller
 from slinky.operator.kinds.common import TemplateMeta
 from slinky.operator.kinds.controller import MetricEndpoint
 from slinky.operator.objects.meta import metadata, resource
+from slinky.operator.objects.view import ClusterView
 
-__all__ = ["service_monitors"]
+__all__ = ["service_monitors", "unmonitored"]
 
 _USUAL = [MetricEndpoint(path=f"/metrics/{what}") for what in ("jobs", "nodes", "partitions", "scheduler")]
 
@@ -36,6 +37,18 @@ def service_monitors(controller: Controller, everyone: dict[str, str], *, known:
             spec=spec,
         )
     ]
+
+
+def unmonitored(view: ClusterView) -> str:
+    """Why there is no ServiceMonitor although one is asked for; empty where nothing is to be said."""
+    metrics = view.controller.spec.metrics
+    if not metrics.service_monitor.enabled or view.controller.spec.external:
+        return ""
+    if not metrics.enabled:
+        return "no ServiceMonitor is made: metrics.enabled is false"
+    if view.service_monitors:
+        return ""
+    return "no ServiceMonitor is made: the API server does not know monitoring.coreos.com/v1; one is made when Prometheus' operator is installed"
 
 
 def _endpoint(one: MetricEndpoint, interval: str, timeout: str) -> dict[str, Any]:
