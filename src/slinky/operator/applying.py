@@ -24,7 +24,8 @@ from slinky.kube import (
     PatchKind,
     Propagation,
 )
-from slinky.operator.children import CHILD_KINDS, MANAGED_BY, MANAGER, Child, Owner, digest, fingerprint
+from slinky.operator.children import CHILD_KINDS, MANAGED_BY, MANAGER, Child, Owner, digest, fingerprint, is_managed
+from slinky.operator.takeover import as_ours, held, is_for
 
 __all__ = ["Applied", "Applier", "ApplyError", "Children", "decorated", "is_as_applied", "surplus"]
 
@@ -131,7 +132,7 @@ class Applier:
             raise KubeError(f"{child} was not written: another process leads")
         async with self._turns:
             if seen is None and child not in memory:
-                await self._check_free(child, owner)
+                seen = await self._taken_over(child, str(body.get("apiVersion", "")), owner)
             try:
                 answer = await self._send(child, body)
             except InvalidError as error:
@@ -145,16 +146,21 @@ class Applier:
         same = known is not None and known.fingerprint == memory[child].fingerprint
         return "" if same or (seen is not None and fingerprint(seen) == fingerprint(answer)) else "changed"
 
-    async def _check_free(self, child: Child, owner: Owner) -> None:
-        """What somebody else made is not taken over: it would be changed, and deleted with its new owner. Raises TakenError."""
+    async def _taken_over(self, child: Child, api_version: str, owner: Owner) -> Meta | None:
+        """What is there already, without our label. What somebody else made is left alone: it would be changed, and deleted with its new owner. Raises TakenError."""
+        resource = held(CHILD_KINDS[child.kind])
         try:
-            found = await self._kube.get(CHILD_KINDS[child.kind].metadata_only, child.key.name, child.key.namespace)
+            found = (await self._kube.get(resource, child.key.name, child.key.namespace)).metadata
         except NotFoundError:
-            return
-        holder = found.metadata.controller
-        if holder is None or holder.uid != owner.uid:
-            whose = f"{holder.kind} {holder.name}" if holder else "whoever made it"
+            return None
+        if not is_for(found, owner):
+            whose = f"{found.controller.kind} {found.controller.name}" if found.controller else "whoever made it"
             raise TakenError(f"there is one of that name already, and it belongs to {whose}: rename or delete one of the two")
+        if not is_managed(found):
+            log.info("%s was made by another operator for %s %s: it is taken over", child, owner.kind, owner.key)
+            ours = {"metadata": {"resourceVersion": found.resource_version, "managedFields": as_ours(found.managed_fields, api_version)}}
+            await self._kube.patch(resource, child.key.name, ours, child.key.namespace)
+        return found
 
     async def _send(self, child: Child, body: Body) -> Meta:
         resource = CHILD_KINDS[child.kind]

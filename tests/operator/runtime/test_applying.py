@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.kube import ConnectionFailedError, InvalidError, Key, KubeError, KubeObject, Meta, NotFoundError, Resource
+from slinky.kube import ConnectionFailedError, InvalidError, Key, KubeError, Meta, NotFoundError, Resource
 from slinky.kube.errors import Status
 from slinky.kube.objects import OwnerReference
 from slinky.operator.applying import Applier, ApplyError, decorated, surplus
 from slinky.operator.children import MANAGED_BY, MANAGER, Child, Owner, fingerprint
+from slinky.operator.takeover import Held, as_ours, is_for
 
 OWNER = Owner("Controller", "lab", "c", "uid-c")
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c-config"}, "data": {"slurm.conf": "ClusterName=c"}}
@@ -27,6 +28,7 @@ class Server:
         self.writes: list[str] = []
         self.refuses: dict[str, KubeError] = {}
         self.theirs: dict[Key, Meta] = {}  # without our label: no cache of ours knows it
+        self.patches: list[dict[str, Any]] = []
         self._version = 0
 
     def of(self, owner_uid: str) -> Iterable[tuple[Child, Meta]]:
@@ -56,11 +58,15 @@ class Server:
             owner_references=(OwnerReference(uid=OWNER.uid, controller=True),),
         )
 
-    async def get(self, resource: Resource[Any], name: str, namespace: str) -> KubeObject:
+    async def get(self, resource: Resource[Any], name: str, namespace: str) -> Held:
         known = {child.key: meta for child, meta in self.held.items()} | self.theirs
         if Key(namespace, name) not in known:
             raise NotFoundError("GET", resource.path(namespace, name), Status(code=404, message="gone"))
-        return KubeObject(metadata=known[Key(namespace, name)])
+        return msgspec.convert({"metadata": msgspec.to_builtins(known[Key(namespace, name)])}, Held)
+
+    async def patch(self, resource: Resource[Any], name: str, patch: Mapping[str, Any], namespace: str) -> None:
+        assert resource.plural and Key(namespace, name) in self.theirs
+        self.patches.append(dict(patch["metadata"]))
 
     async def delete(self, resource: Resource[Any], name: str, namespace: str, *, uid: str, **_: Any) -> None:
         child = next(each for each in self.held if each.key == Key(namespace, name))
@@ -166,9 +172,39 @@ async def test_what_is_somebody_elses_is_not_taken_over(server: Server, owners: 
 async def test_what_the_same_object_made_before_is_taken_over(server: Server) -> None:
     """As an operator did that knew nothing of our label."""
     ours = (OwnerReference(kind="Controller", name="c", uid=OWNER.uid, controller=True),)
-    server.theirs[Key("lab", "c-config")] = Meta(name="c-config", namespace="lab", uid="x", owner_references=ours)
-    await applier(server).apply([CONFIG], OWNER)
-    assert server.writes == ["c-config"]
+    server.theirs[Key("lab", "c-config")] = Meta(name="c-config", namespace="lab", uid="x", resource_version="7", owner_references=ours)
+    applied = await applier(server).apply([CONFIG], OWNER)
+    assert server.writes == ["c-config"] and not applied.created
+    assert server.patches == [
+        {
+            "resourceVersion": "7",
+            "managedFields": [{"manager": MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}],
+        }
+    ]
+
+
+def test_what_nodesets_share_is_taken_over_and_what_others_share_is_not() -> None:
+    shared = OwnerReference(api_version="slinky.slurm.net/v1beta1", kind="NodeSet", name="n", uid="n")
+    other = OwnerReference(api_version="apps/v1", kind="Deployment", name="d", uid="d")
+    assert is_for(Meta(owner_references=(shared, shared)), OWNER)
+    assert not is_for(Meta(owner_references=(shared, other)), OWNER)
+    assert not is_for(Meta(), OWNER)
+
+
+def test_all_that_the_original_wrote_is_ours_to_say_and_kubernetes_own_remarks_are_not() -> None:
+    theirs = {
+        "manager": "manager",
+        "operation": "Update",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:selector": {"f:active": {}}}},
+    }
+    more = {**theirs, "manager": "kubectl-edit", "fieldsV1": {"f:spec": {"f:selector": {"f:name": {}}, "f:type": {}}}}
+    status = {**theirs, "subresource": "status"}
+    kubernetes = {**theirs, "manager": "kube-controller-manager"}
+    found = as_ours([theirs, status, kubernetes, more], "v1")
+    assert found[:2] == [status, kubernetes]
+    assert found[2]["fieldsV1"] == {"f:spec": {"f:selector": {"f:active": {}, "f:name": {}}, "f:type": {}}}
+    assert (found[2]["manager"], found[2]["operation"]) == (MANAGER, "Apply")
 
 
 async def test_a_secret_that_was_immutable_is_made_anew(server: Server) -> None:

@@ -86,7 +86,7 @@ class NodeSets:
 
     async def _pass(self, found: Written) -> None:
         deleted = found.metadata.deletion_timestamp is not None
-        if deleted and marks.FINALIZER not in found.metadata.finalizers:
+        if deleted and not {marks.FINALIZER, marks.ORIGINALS} & set(found.metadata.finalizers):
             self._memories.pop(found.metadata.uid, None)
             return
         nodeset, view, trouble = (self._leaving(found), None, None) if deleted else await self._made_of(found)
@@ -129,8 +129,8 @@ class NodeSets:
         return nodeset, view, None
 
     async def _prepare(self, found: Written, nodeset: NodeSet, view: ClusterView) -> None:
-        if marks.FINALIZER not in found.metadata.finalizers:
-            await self._finalizers(found, [*found.metadata.finalizers, marks.FINALIZER])
+        if marks.FINALIZER not in found.metadata.finalizers or marks.ORIGINALS in found.metadata.finalizers:
+            await self._finalizers(found, [*_of_others(found), marks.FINALIZER])
         meta = found.metadata
         try:
             await self._site.applier.apply(nodeset_objects(nodeset, view), Owner("NodeSet", meta.namespace, meta.name, meta.uid))
@@ -239,7 +239,7 @@ class NodeSets:
                 site.statuses.event("NodeSet", found, act.reason, act.note, warning=act.warning)
         await carrier.carry_out(acts, make, make_claim, owner(nodeset))
         if any(isinstance(act, LetGo) for act in acts) and site.may_act():
-            await self._finalizers(found, [each for each in found.metadata.finalizers if each != marks.FINALIZER])
+            await self._finalizers(found, _of_others(found))
         return carrier
 
     async def _report(self, found: Written, snapshot: Snapshot, acts: list[Act], carrier: Carrier, trouble: Trouble | None) -> None:
@@ -258,3 +258,8 @@ class NodeSets:
     async def _say_broken(self, found: Written, trouble: Trouble) -> None:
         ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in found.status.get("conditions") or [])
         await self._site.statuses.say("NodeSet", found, broken(trouble.reason, trouble.message, ready=ready))
+
+
+def _of_others(found: Written) -> list[str]:
+    """The finalizers that are neither ours nor the original's."""
+    return [each for each in found.metadata.finalizers if each not in (marks.FINALIZER, marks.ORIGINALS)]

@@ -12,6 +12,7 @@ __all__ = [
     "HOSTNAME",
     "INDEX",
     "NODE_REASON",
+    "ORIGINALS",
     "OURS",
     "PROTECT",
     "REVISION",
@@ -38,6 +39,7 @@ SCALING_MODE = labels.SCALING_MODE
 REVISION = labels.REVISION
 
 FINALIZER = "nodeset.slinky.slurm.net/workers"
+ORIGINALS = "nodeset.slinky.slurm.net/reservation"  # the original's finalizer, which nobody but us takes away once it is gone
 SLURMD = "slurmd"  # the container that jobs run in
 OURS = "slurm-operator: "  # a drain's reason that begins so is ours to undo
 

@@ -1,0 +1,61 @@
+"""Objects that the original made for a cluster: whose they are, and how all that it wrote into them becomes ours to say. Pure.
+
+Comes in: the metadata of an object under a child's name. Goes out: whether it may be taken over, and its managedFields as they have to be before it is. What must stay true: only what belongs to objects of ours is taken; after it, whatever the original wrote and
+we do not is removed by the next apply (its Service chooses pods by a label that nobody writes any more), and what Kubernetes' own controllers wrote stays theirs.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from slinky.kube import KubeObject, Meta, Resource
+from slinky.operator.children import MANAGER, Owner
+from slinky.operator.kinds import GROUP
+
+__all__ = ["Held", "HeldMeta", "as_ours", "held", "is_for"]
+
+KUBERNETES = "kube-controller-manager"
+FIELDS = "FieldsV1"
+
+Entry = Mapping[str, Any]
+
+
+class HeldMeta(Meta, frozen=True):
+    managed_fields: tuple[dict[str, Any], ...] = ()
+
+
+class Held(KubeObject, frozen=True):
+    """An object as far as it tells whose it is, and who wrote what."""
+
+    metadata: HeldMeta = msgspec.field(default_factory=HeldMeta)
+
+
+def held(resource: Resource[Any]) -> Resource[Held]:
+    return Resource(resource.group, resource.version, resource.plural, Held, resource.namespaced)
+
+
+def is_for(found: Meta, owner: Owner) -> bool:
+    """Made for that object; or, without a controller, for several objects of our group, as the original shares the workers' Service and budget among NodeSets."""
+    holder = found.controller
+    if holder is not None:
+        return holder.uid == owner.uid
+    return bool(found.owner_references) and all(each.api_version.startswith(f"{GROUP}/") for each in found.owner_references)
+
+
+def as_ours(entries: Sequence[Entry], api_version: str) -> list[Entry]:
+    """All that was written with the object itself counts as applied by us; a status and Kubernetes' own remarks stay."""
+    kept = [each for each in entries if not _is_taken(each)]
+    fields: dict[str, Any] = {}
+    for each in entries:
+        if _is_taken(each):
+            fields = _joined(fields, each.get("fieldsV1") or {})
+    return [*kept, {"manager": MANAGER, "operation": "Apply", "apiVersion": api_version, "fieldsType": FIELDS, "fieldsV1": fields}]
+
+
+def _is_taken(entry: Entry) -> bool:
+    return not entry.get("subresource") and entry.get("manager") != KUBERNETES and entry.get("fieldsType", FIELDS) == FIELDS
+
+
+def _joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _joined(one.get(key) or {}, other.get(key) or {}) for key in {**one, **other}}
