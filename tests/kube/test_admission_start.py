@@ -6,7 +6,7 @@ import pytest
 
 from slinky.kube import Backoff, ForbiddenError, KubeError, OutcomeUnknownError, UnavailableError, patiently
 from slinky.kube.admission import installing
-from slinky.kube.admission.installing import TRIES
+from slinky.kube.admission.installing import PATIENCE
 from slinky.kube.errors import Status
 
 LOST = OutcomeUnknownError("POST", "/selfsubjectreviews", "the connection broke")
@@ -36,7 +36,7 @@ async def test_what_is_lost_is_said_again() -> None:
 
 async def test_not_for_ever() -> None:
     with pytest.raises(OutcomeUnknownError):
-        await patiently(failing(*[LOST] * TRIES))  # type: ignore[arg-type]
+        await patiently(failing(*[LOST] * PATIENCE))  # type: ignore[arg-type]
 
 
 async def test_who_is_refused_does_not_ask_again() -> None:

@@ -39,7 +39,8 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-TRIES = 8
+TRIES = 5
+PATIENCE = 60  # tries of a service that starts: some minutes
 PASSING = (
     ConnectionFailedError,
     OutcomeUnknownError,
@@ -82,14 +83,14 @@ class WebhookEndpoint:
 
 
 async def patiently(deed: Callable[[], Awaitable[T]]) -> T:
-    """At the start: what can be said twice is, where an answer was lost or the server has none at the moment. A webhook that ended for that would be away for longer."""
+    """At the start: what can be said twice is, where an answer was lost or the server has none at the moment. A service that ended for that would be away for longer."""
     failures = 0
     while True:
         try:
             return await deed()
         except PASSING as error:
             failures += 1
-            if failures >= TRIES:
+            if failures >= PATIENCE:
                 raise
             pause = BACKOFF.seconds(failures)
             log.warning("%s; again in %.1f s", error, pause)
