@@ -7,18 +7,21 @@ import click
 from slinky import __version__
 from slinky.cli.lazy import LazyGroup
 
-__all__ = ["main", "slinky"]
+__all__ = ["COMMANDS", "main", "run", "slinky"]
 
 COMMANDS = {
     "bridge": "slinky.cli.bridge:bridge",
     "demo": "slinky.cli.demo:demo",
     "demo-operator": "slinky.cli.demo_operator:demo_operator",
+    "doctor": "slinky.cli.doctor:doctor",
+    "explain": "slinky.cli.explain:explain",
     "migrate": "slinky.cli.migrate:migrate",
     "operator": "slinky.cli.operator:operator",
     "prolog": "slinky.cli.prolog:prolog",
     "sandbox": "slinky.cli.sandbox:sandbox",
     "sink": "slinky.cli.sink:sink",
     "slurm": "slinky.cli.slurm:slurm",
+    "top": "slinky.cli.top:top",
     "translate": "slinky.cli.translate:translate",
 }
 
@@ -30,12 +33,17 @@ def slinky() -> None:
 
 
 def main() -> None:
+    run(slinky, "slinky")
+
+
+def run(command: click.Command, name: str) -> None:
+    """Under that name in its messages."""
     try:
-        slinky()
+        command(prog_name=name)
     except Exception as error:
         if not isinstance(error, _of_ours()):
             raise
-        click.echo(f"slinky: {error}", err=True)
+        click.echo(f"{name}: {error}", err=True)
         sys.exit(1)
 
 

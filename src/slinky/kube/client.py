@@ -9,6 +9,7 @@ import datetime as dt
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from functools import cache
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -111,6 +112,14 @@ class Client:
             token = part.metadata.go_on
             if not token:
                 return Listing(items, part.metadata.resource_version)
+
+    async def server_time(self, *, seconds: float | None = None) -> dt.datetime | None:
+        """The API server's clock, to the second; None where it does not tell."""
+        said = await self.transport.date(Request("GET", "/version", "version", seconds=seconds or self._seconds, retries=NEVER))
+        try:
+            return parsedate_to_datetime(said)
+        except ValueError:
+            return None
 
     async def _page(self, resource: Resource[T], namespace: str, wanted: Mapping[str, str], seconds: float | None) -> "_List[T]":
         path = resource.path(namespace)

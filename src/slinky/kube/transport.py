@@ -116,6 +116,14 @@ class Transport:
         except TimeoutError:
             raise _late(request) from None
 
+    async def date(self, request: Request) -> str:
+        """The server's clock: the header `Date` of its answer to that request; empty where it sends none."""
+        try:
+            async with asyncio.timeout(request.seconds), await self._begin(request) as response:
+                return response.headers.get("Date", "")
+        except TimeoutError:
+            raise _late(request) from None
+
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[aiohttp.StreamReader]:
         """An answer without end. `seconds` is the deadline for its beginning; how long it may be silent is the reader's to say."""

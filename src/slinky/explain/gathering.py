@@ -1,0 +1,181 @@
+"""The facts about one pod, job or node, gathered from both sides side by side.
+
+Comes in: who is asked about, the settings, how Kubernetes is reached. Goes out: `Facts`. What must stay true: few calls (about ten), each with a deadline; all of a queue is read only where it is short enough to be read.
+"""
+
+import asyncio
+import datetime as dt
+
+import msgspec
+
+from slinky.bridge.keys import JOB_ID
+from slinky.bridge.settings import Settings
+from slinky.explain.asking import AskKube, AskSlurm
+from slinky.explain.facts import Facts, KubeFacts, SlurmFacts, in_slurm
+from slinky.explain.pods import job_of
+from slinky.explain.troubles import controller_trouble
+from slinky.kube import EVENTS, LEASES, NAMESPACES, NODES, PODS, Access, Client, Event, Lease, Namespace, Pod
+from slinky.kube import NotFoundError as KubeNotFoundError
+from slinky.slurm import Job, NotFoundError, SlurmClient
+
+__all__ = ["gather_all", "gather_job", "gather_node", "gather_pod", "gather_queue", "lease_of", "live_jobs"]
+
+MOST_QUEUED = 3000  # jobs in Slurm, above which nobody reads all records to tell who goes first
+
+
+async def gather_pod(settings: Settings, access: Access | Exception, namespace: str, name: str) -> Facts:
+    async with AskKube(access) as kube, AskSlurm(settings) as slurm:
+        pod = await kube.ask("pod", lambda client: _pod(client, name, namespace), None)
+        kube_facts, slurm_facts = await asyncio.gather(_kube(kube, settings, namespace, pod), _slurm(slurm, job_of(pod)))
+        return Facts(now=_now(), settings=settings, name=name, namespace=namespace, kube=kube_facts, slurm=slurm_facts)
+
+
+async def gather_job(settings: Settings, access: Access | Exception, job_id: int) -> Facts:
+    """With the pods that it is for."""
+    async with AskKube(access) as kube, AskSlurm(settings) as slurm:
+        found = await _slurm(slurm, job_id)
+        home = _namespace_of(found.jobs[0]) if found.jobs else ""
+        listing = await kube.ask("pods", lambda client: client.list(PODS, home, labels=f"{JOB_ID}={job_id}"), None) if home else None
+        pods = tuple(listing.items) if listing else ()
+        facts = KubeFacts(troubles=tuple(kube.troubles), unread=frozenset(kube.unread), pods=pods)
+        return Facts(now=_now(), settings=settings, name=str(job_id), kube=facts, slurm=found)
+
+
+class _Comment(msgspec.Struct):
+    pods: list[str] = []
+
+
+def _namespace_of(job: Job) -> str:
+    """Of the pods that it is for, by what the bridge (or the original) wrote on it; empty where it is for none."""
+    try:
+        named = msgspec.json.decode(job.admin_comment, type=_Comment).pods
+    except msgspec.DecodeError:
+        return ""
+    return named[0].partition("/")[0] if named else ""
+
+
+async def gather_node(settings: Settings, access: Access | Exception, name: str) -> Facts:
+    """By either side's name for it."""
+    async with AskKube(access) as kube, AskSlurm(settings) as slurm:
+        listing, lease, found = await asyncio.gather(
+            kube.ask("nodes", lambda client: client.list(NODES), None),
+            kube.ask("lease", lambda client: lease_of(client, settings), None),
+            _slurm(slurm, 0, queue=False),
+        )
+        nodes = tuple(listing.items) if listing else ()
+        node = next((node for node in nodes if name in (node.metadata.name, in_slurm(node))), None)
+        events = await kube.ask("events", lambda client: _events(client, "", "Node", name), ())
+        facts = KubeFacts(
+            troubles=tuple(kube.troubles), unread=frozenset(kube.unread), node=node, nodes=nodes, lease=lease, events=tuple(events)
+        )
+        return Facts(now=_now(), settings=settings, name=name, kube=facts, slurm=found)
+
+
+async def gather_queue(settings: Settings) -> SlurmFacts:
+    """Slurm alone: its queue, partitions and nodes."""
+    async with AskSlurm(settings) as slurm:
+        return await _slurm(slurm, 0, whole=True)
+
+
+async def gather_all(settings: Settings, access: Access | Exception) -> Facts:
+    """For an overview: the queue, all nodes, and the pods that have a job."""
+    async with AskKube(access) as kube, AskSlurm(settings) as slurm:
+        listing, lease, found = await asyncio.gather(
+            kube.ask("pods", lambda client: client.list(PODS, labels=JOB_ID), None),
+            kube.ask("lease", lambda client: lease_of(client, settings), None),
+            _slurm(slurm, 0, whole=True),
+        )
+        pods = tuple(listing.items) if listing else ()
+        facts = KubeFacts(troubles=tuple(kube.troubles), unread=frozenset(kube.unread), pods=pods, lease=lease)
+        return Facts(now=_now(), settings=settings, kube=facts, slurm=found)
+
+
+async def _kube(kube: AskKube, settings: Settings, namespace: str, pod: Pod | None) -> KubeFacts:
+    name = pod.metadata.name if pod else ""
+    lease, home, events = await asyncio.gather(
+        kube.ask("lease", lambda client: lease_of(client, settings), None),
+        kube.ask("namespace", lambda client: _namespace(client, namespace), None),
+        kube.ask("events", lambda client: _events(client, namespace, "Pod", name), ()) if pod else _nothing(),
+    )
+    return KubeFacts(
+        troubles=tuple(kube.troubles), unread=frozenset(kube.unread), pod=pod, namespace=home, lease=lease, events=tuple(events)
+    )
+
+
+async def _slurm(slurm: AskSlurm, job_id: int, *, queue: bool = True, whole: bool = False) -> SlurmFacts:
+    """The queue is read where a job of it is asked about that waits, or `whole`."""
+    server = await slurm.ask("server", lambda client: client.server(), None)
+    pings = await slurm.ask("ping", lambda client: client.ping(), ())
+    if down := controller_trouble(pings):
+        return SlurmFacts(troubles=(down,), unread=frozenset({"job", "partitions", "nodes", "reservations", "queue"}), asked=job_id)
+    jobs, partitions, nodes, reservations = await asyncio.gather(
+        slurm.ask("job", lambda client: _job(client, job_id), ()) if job_id else _nothing(),
+        slurm.ask("partitions", lambda client: client.partitions.all(), []),
+        slurm.ask("nodes", lambda client: client.nodes.all(), []),
+        slurm.ask("reservations", lambda client: client.reservations.all(), []),
+    )
+    waiting = whole or (queue and any(job.is_pending for job in jobs))
+    queued = await slurm.ask("queue", live_jobs, None) if waiting else None
+    return SlurmFacts(
+        troubles=tuple(slurm.troubles),
+        unread=frozenset(slurm.unread),
+        release=server.release if server else "",
+        asked=job_id,
+        jobs=tuple(jobs),
+        queue=queued,
+        partitions=tuple(partitions),
+        nodes=tuple(nodes),
+        reservations=tuple(reservations),
+    )
+
+
+async def live_jobs(client: SlurmClient) -> tuple[Job, ...] | None:
+    """Those that wait or run; None where they are too many."""
+    if len(await client.jobs.states()) > MOST_QUEUED:
+        return None
+    return tuple([job async for job in client.jobs.stream() if not job.is_finished])
+
+
+async def _job(client: SlurmClient, job_id: int) -> tuple[Job, ...]:
+    try:
+        return tuple(await client.jobs.parts(job_id))
+    except NotFoundError:
+        return ()
+
+
+async def _pod(client: Client, name: str, namespace: str) -> Pod | None:
+    try:
+        return await client.get(PODS, name, namespace)
+    except KubeNotFoundError:
+        return None
+
+
+async def lease_of(client: Client, settings: Settings) -> Lease | None:
+    try:
+        return await client.get(LEASES, settings.leader.name, settings.namespace)
+    except KubeNotFoundError:
+        return None
+
+
+async def _namespace(client: Client, name: str) -> Namespace | None:
+    try:
+        return await client.get(NAMESPACES, name)
+    except KubeNotFoundError:
+        return None
+
+
+async def _events(client: Client, namespace: str, kind: str, name: str) -> tuple[Event, ...]:
+    listing = await client.list(EVENTS, namespace, fields=f"regarding.kind={kind},regarding.name={name}")
+    return tuple(
+        sorted(
+            listing.items, key=lambda event: event.event_time or event.metadata.creation_timestamp or dt.datetime.min.replace(tzinfo=dt.UTC)
+        )
+    )
+
+
+async def _nothing() -> tuple[()]:
+    return ()
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

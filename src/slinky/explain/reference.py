@@ -1,0 +1,83 @@
+"""docs/explain.md and docs/doctor.md: what the commands do, and every finding with its meaning and what to change, made from the catalogue.
+
+Pure. `slinky explain reference` and `slinky doctor --reference` print them; a test holds them against the files.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from slinky.explain.catalogue import AREAS, CATALOGUE
+from slinky.explain.findings import Entry
+
+__all__ = ["doctor_reference", "explain_reference"]
+
+EXPLAINED = ("sides", "pod", "job", "node")
+SEVERITIES = "Three severities: `error` (does not work), `warning` (works, but not as it should), `note` (how things are)."
+
+EXPLAIN = f"""\
+# Why does it wait?
+
+Made from the code: `slinky explain reference > docs/explain.md`.
+
+```sh
+slinky explain pod train-0 -n team       # or team/train-0; also: kubectl slurm explain pod team/train-0
+slinky explain job 4711
+slinky explain node w17                  # by Kubernetes' name or Slurm's
+slinky explain --whatif "8 gpu 4h"       # when would this start?
+```
+
+Each tells what stands in the way with what to do about it, and below that what Kubernetes and Slurm say in their own words. `-o json` is for programs. Nothing is changed on either side.
+
+- **What it needs**: a kubeconfig that may read pods, Events, nodes and the bridge's Lease, and a token for slurmrestd: the bridge's configuration says where both are (`--config`, SLINKY_BRIDGE_CONFIG); without one, SLINKY_SLURM_URL and SLINKY_SLURM_TOKEN_FILE. What may not be read is a finding, and the rest is told all the same.
+- **What it costs**: about ten calls, each with a deadline of five seconds. How many jobs go first is told where Slurm has no more than 3,000 jobs.
+- **Exit code**: 0 where it could be explained, 1 where there is no such thing or a side could not be asked.
+
+## When would this start?
+`slinky explain --whatif "8 gpu 4h"` asks Slurm itself where `sbatch` is at hand (`sbatch --external --test-only`: its will-run test, which knows priorities, reservations and limits; `--sbatch` names the command where it is not in PATH). Without it, it is an estimate from what slurmrestd tells: the earliest time at which enough is free if running jobs end at their time
+limits, as if nobody went first; who waits already is told beside it. Words: `8 gpu`, `16 cpu`, `64G` (memory, all of it), `2 nodes`, `4h`, `30m`, `2d`.
+
+{SEVERITIES}
+"""
+
+DOCTOR = f"""\
+# Is the installation sound?
+
+Made from the code: `slinky doctor --reference > docs/doctor.md`.
+
+```sh
+slinky doctor                            # or: kubectl slurm doctor
+slinky doctor --bridge-user system:serviceaccount:slinky:slurm-bridge --strict -o json
+```
+
+Looks at an installation of the bridge from both sides and says what to change, line by line. Nothing is changed. An area that could not be looked at, as a side does not answer, is told as not looked at.
+
+- **Exit code**: 0 where there is no error, 1 where there is one; with `--strict` a warning counts too.
+- **Whose rights**: those of `--bridge-user`; without it those of the first of `admission.bridgeUsers`, else of the ServiceAccount `slurm-bridge` in the bridge's namespace where there is one, else of whoever asks. To ask for somebody else's needs `create` on `subjectaccessreviews`.
+
+{SEVERITIES}
+"""
+
+
+def explain_reference() -> str:
+    return EXPLAIN + "".join(_tables(EXPLAINED))
+
+
+def doctor_reference() -> str:
+    return DOCTOR + "".join(_tables(area for area in AREAS if area not in EXPLAINED or area == "sides"))
+
+
+def _tables(areas: Iterable[str]) -> Iterator[str]:
+    for area in areas:
+        yield f"\n## {AREAS[area]}\n| finding | severity | what it means | what to change |\n|---|---|---|---|\n"
+        for entry in CATALOGUE.values():
+            if entry.area == area:
+                yield _row(entry)
+
+
+def _row(entry: Entry) -> str:
+    change = entry.general_change
+    shown = "depends; it is said" if change == "ADVICE" else change
+    return f"| `{entry.code}` | {entry.severity} | {_cell(entry.meaning)} | {_cell(shown)} |\n"
+
+
+def _cell(words: str) -> str:
+    return words.replace("|", "\\|")

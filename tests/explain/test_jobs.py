@@ -1,0 +1,68 @@
+"""Why a job waits, or how it ended: from Slurm's reason, its partition, the nodes there, and reservations."""
+
+import pytest
+
+from slinky.explain.facts import Facts
+from slinky.explain.jobs import job_findings
+from tests.explain.worlds import NOW, STAMP, facts, job, node, number, partition, reservation, with_job
+
+DRAINED = (node("w1", "IDLE+EXTERNAL+DRAIN", reason="disk is broken"), node("w2", "DOWN+EXTERNAL", reason="gone"))
+
+CASES: dict[str, tuple[Facts, str, str]] = {
+    "job-not-found": (facts(slurm={"asked": 7}), "no job 7", "sacct -j 7"),
+    "job-running": (with_job(job(7, "RUNNING", "None", nodes="w1", end_time=number(STAMP + 60))), "it runs on w1, until 2026-11-15 12:01 UTC", ""),
+    "job-over": (with_job(job(7, "COMPLETED", "None")), "COMPLETED", ""),
+    "job-failed": (with_job(job(7, "TIMEOUT", "TimeLimit")), "TIMEOUT", "longer time limit"),
+    "job-suspended": (with_job(job(7, "SUSPENDED", "None")), "suspended", "scontrol resume 7"),
+    "job-held-admin": (with_job(job(7, reason="JobHeldAdmin", priority=number(0))), "JobHeldAdmin", "scontrol release 7 (an administrator"),
+    "job-held-user": (with_job(job(7, reason="JobHeldUser", hold=True)), "JobHeldUser", "scontrol release 7"),
+    "job-dependency": (with_job(job(7, reason="Dependency", dependency="afterok:6")), "afterok:6", "scontrol update JobId=7 Dependency="),
+    "job-dependency-never": (with_job(job(7, reason="DependencyNeverSatisfied")), "DependencyNeverSatisfied", "scancel 7"),
+    "job-begin-time": (with_job(job(7, reason="BeginTime")), "begin time has not come", "StartTime=now"),
+    "job-partition-down": (with_job(job(7, reason="PartitionDown"), partitions=(partition(state="DOWN"),)), "partition bridge is DOWN", "PartitionName=bridge State=UP"),
+    "job-partition-limit": (with_job(job(7, reason="PartitionTimeLimit")), "PartitionTimeLimit", "PartitionName=bridge MaxTime="),
+    "job-nodes-unavailable": (with_job(job(7, reason="ReqNodeNotAvail"), nodes=DRAINED), "2 of 2 nodes take no jobs: w1 is IDLE+EXTERNAL+DRAIN (disk is broken)", "NodeName=w[1-2] State=RESUME"),
+    "job-some-nodes-unavailable": (with_job(job(7), nodes=(*DRAINED, node("w3"))), "2 of 3 nodes", "slinky explain node"),
+    "job-reservation-in-the-way": (with_job(job(7, reason="ReqNodeNotAvail"), reservations=(reservation(),)), "reservation maint has w1 from 2026-11-15 12:10 UTC", "before the reservation begins (2026-11-15 12:10 UTC)"),
+    "job-reservation-not-begun": (with_job(job(7, reason="Reservation", resv_name="beam")), "its reservation has not begun", "show reservation beam"),
+    "job-qos-limit": (with_job(job(7, reason="QOSMaxJobsPerUserLimit", qos="small")), "QOSMaxJobsPerUserLimit", "sacctmgr show qos small"),
+    "job-account-limit": (with_job(job(7, reason="AssocGrpCpuLimit")), "AssocGrpCpuLimit", "account=physics"),
+    "job-account-invalid": (with_job(job(7, reason="InvalidAccount")), "InvalidAccount", "JobId=7 Account="),
+    "job-licenses": (with_job(job(7, reason="Licenses")), "licenses are in use", "show licenses"),
+    "job-constraints": (with_job(job(7, reason="BadConstraints", features="zone=b")), "no node has the features", "it asks for zone=b"),
+    "job-resources": (with_job(job(7)), "not enough is free yet", "backfill"),
+    "job-priority": (with_job(job(7, reason="Priority"), queue=(job(5, priority=number(300)), job(6, priority=number(50)), job(7))), "1 job goes first in partition bridge", "sprio -j 7"),
+    "job-waits": (with_job(job(7, reason="BurstBufferOperation")), "BurstBufferOperation", "squeue(1)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_it_is_found_with_the_advice_that_helps(code: str) -> None:
+    situation, seen, change = CASES[code]
+    found = {each.code: each for each in job_findings(situation)}
+    assert code in found, sorted(found)
+    assert seen in found[code].seen
+    assert change in found[code].change
+
+
+def test_where_a_cause_was_found_that_others_go_first_is_not_said() -> None:
+    found = job_findings(with_job(job(7, reason="Priority"), partitions=(partition(state="DOWN"),)))
+    assert [each.code for each in found] == ["job-partition-down"]
+
+
+def test_a_reservation_after_its_end_or_of_other_nodes_or_its_own_is_not_in_the_way() -> None:
+    for harmless in (reservation(starts=7200), reservation(nodes="w9"), reservation("own")):
+        found = job_findings(with_job(job(7, resv_name="own"), reservations=(harmless,)))
+        assert "job-reservation-in-the-way" not in {each.code for each in found}
+
+
+def test_of_a_hetjob_the_part_that_waits_for_something_of_its_own_is_heard() -> None:
+    found = job_findings(with_job(job(7, reason="None"), job(8, reason="BadConstraints")))
+    assert [each.code for each in found] == ["job-constraints"]
+
+
+def test_any_word_of_slurms_is_told() -> None:
+    assert NOW
+    for reason in ("", "None", "SomethingNew", "ReqNodeNotAvail, UnavailableNodes:w1"):
+        found = job_findings(with_job(job(7, reason=reason, state_description="x")))
+        assert [each.code for each in found] == ["job-waits"]

@@ -1,0 +1,126 @@
+"""Why a pod waits: each step of its way that it may not have passed, with the advice that helps."""
+
+import pytest
+
+from slinky.explain.facts import Facts
+from slinky.explain.pods import pod_findings
+from slinky.explain.report import explain_pod, text
+from tests.explain.worlds import facts, job, lease, namespace, pod, with_job
+
+WAITING = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+GATED = {"schedulingGates": [{"name": "example.com/quota"}]}
+
+# The finding that must be there, what it must have seen, and what its advice must say.
+CASES: dict[str, tuple[Facts, str, str]] = {
+    "pod-not-found": (facts({"pod": None}), "no such pod", "kubectl get pods -n team"),
+    "pod-over": (facts({"pod": pod(status={"phase": "Succeeded"})}), "succeeded", ""),
+    "pod-running": (
+        facts({"pod": pod(job=7, spec={"nodeName": "w1"})}, {"jobs": (job(7, "RUNNING", "None"),)}),
+        "on node w1, by Slurm job 7",
+        "",
+    ),
+    "pod-container-waiting": (
+        facts({"pod": pod(spec={"nodeName": "w1"}, status={"containerStatuses": [{"name": "c", **WAITING}]})}),
+        "ImagePullBackOff no such image",
+        "kubectl describe pod train-0 -n team",
+    ),
+    "pod-leaving": (facts({"pod": pod(deletionTimestamp="2026-11-15T11:59:00Z", finalizers=["f"])}), "finalizers: f", "out-of-service"),
+    "pod-not-ours": (
+        facts({"pod": pod(namespace="web", spec={"schedulerName": "default-scheduler"}), "namespace": namespace("web")}, namespace="web"),
+        "its scheduler is default-scheduler",
+        "have namespace web managed",
+    ),
+    "pod-missed-by-webhook": (facts({"pod": pod(spec={"schedulerName": "default-scheduler"})}), "namespace team is managed", "made anew"),
+    "pod-of-daemonset": (
+        facts(
+            {
+                "pod": pod(
+                    spec={"schedulerName": "default-scheduler"}, ownerReferences=[{"kind": "DaemonSet", "name": "d", "controller": True}]
+                )
+            }
+        ),
+        "DaemonSet d",
+        "",
+    ),
+    "pod-gated-by-kueue": (
+        facts({"pod": pod(spec={"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]})}),
+        "kueue.x-k8s.io/admission",
+        "kubectl get workloads -n team",
+    ),
+    "pod-gated": (facts({"pod": pod(spec=GATED)}), "example.com/quota", "ask whoever sets the gate example.com/quota"),
+    "bridge-not-running": (facts({"lease": lease(ago=600)}), "renewed by bridge-0, too long ago", "kubectl -n slinky get pods"),
+    "pod-unheeded": (facts(), "no job, and no condition", "bridge's log"),
+    "pod-just-arrived": (facts({"pod": pod(creationTimestamp="2026-11-15T11:59:55Z")}), "a moment ago", ""),
+    "pod-account-unknown": (
+        facts({"pod": pod(standing=("Parked", "job/submit: Invalid account (ESLURM_INVALID_ACCOUNT 2045)"))}),
+        "Invalid account",
+        "slurmjob.slinky.slurm.net/account",
+    ),
+    "pod-qos-refused": (facts({"pod": pod(standing=("Parked", "Invalid qos (ESLURM_INVALID_QOS 2066)"))}), "Invalid qos", "set qos+="),
+    "pod-partition-unknown": (
+        facts({"pod": pod(standing=("Parked", "Invalid partition name (ESLURM_INVALID_PARTITION_NAME 2000)"))}),
+        "Invalid partition",
+        "there is bridge",
+    ),
+    "pod-too-large": (
+        facts({"pod": pod(standing=("Parked", "no node of partition bridge could hold it: 999 CPUs"))}),
+        "999 CPUs",
+        "ask for less",
+    ),
+    "pod-not-allowed": (
+        facts({"pod": pod(standing=("Parked", "annotation x is 'ai', and namespace team may name physics"))}),
+        "may name physics",
+        "policy of the bridge's configuration",
+    ),
+    "pod-parked": (facts({"pod": pod(standing=("Parked", "something that nobody foresaw"))}), "nobody foresaw", "need not be made anew"),
+    "pod-window": (facts({"pod": pod(standing=("Window", "waits for its turn"))}), "its turn", "windows.namespace (1000)"),
+    "pod-gathering": (facts({"pod": pod(standing=("Gathering", "3 pods of g are there"))}), "3 pods", "quota"),
+    "pod-waits-for-volumes": (
+        facts({"pod": pod(standing=("WaitingForVolumes", "claim data is not bound"))}),
+        "claim data",
+        "kubectl get pvc -n team",
+    ),
+    "pod-node-not-free": (
+        facts({"pod": pod(job=7, standing=("NodeNotFree", "Slurm job 7 has started; x"))}, {"jobs": (job(7, "RUNNING"),)}),
+        "has started",
+        "containers are gone",
+    ),
+    "pod-surplus": (facts({"pod": pod(standing=("Surplus", "was submitted for 2 pods"))}), "2 pods", "slot"),
+    "job-unknown": (facts({"pod": pod(job=7)}, {"asked": 7}), "job 7, which Slurm does not know", "operations.md"),
+    "pod-lost": (facts({"pod": pod(job=7, spec={"nodeName": "w1"})}, {"asked": 7}), "Slurm does not know job 7", "double booking"),
+    "pod-job-over": (with_job(job(7, "CANCELLED", "None")), "ended as CANCELLED", ""),
+}
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_it_is_found_with_the_advice_that_helps(code: str) -> None:
+    situation, seen, change = CASES[code]
+    found = {each.code: each for each in pod_findings(situation)}
+    assert code in found, sorted(found)
+    assert seen in found[code].seen
+    assert change in found[code].change
+
+
+def test_a_gated_pod_is_not_blamed_on_the_bridge() -> None:
+    assert [each.code for each in pod_findings(facts({"pod": pod(spec=GATED), "lease": None}))] == ["pod-gated"]
+
+
+def test_a_cause_in_slurm_is_told_of_the_pod_too_with_a_way_to_end_it_in_kubernetes() -> None:
+    found = pod_findings(with_job(job(7, reason="DependencyNeverSatisfied")))
+    assert [each.code for each in found] == ["job-dependency-never"]
+    assert "kubectl delete pod train-0 -n team" in found[0].change
+
+
+def test_what_could_not_be_read_is_not_taken_for_absent() -> None:
+    blind = facts({"pod": pod(job=7), "lease": None, "unread": frozenset({"lease"})}, {"asked": 7, "unread": frozenset({"job"})})
+    assert pod_findings(blind) == []
+    assert pod_findings(facts({"pod": None, "unread": frozenset({"pod"})})) == []
+
+
+def test_the_text_has_what_both_sides_say_and_the_worst_first() -> None:
+    held = job(7, reason="JobHeldUser", priority={"set": True, "infinite": False, "number": 0})
+    written = text(explain_pod(with_job(held, kube={"pod": pod(job=7, standing=("JobHeldUser", "Slurm job 7 waits"))})))
+    assert written.startswith("pod team/train-0: something must be changed\n  ERROR    job-held-user: job 7: Slurm says JobHeldUser")
+    assert "→ scontrol release 7" in written
+    assert "Kubernetes says\n  pod team/train-0 is Pending, scheduler slurm-bridge-scheduler" in written
+    assert "Slurm says\n  job 7 (team/train-0) is PENDING in partition bridge, reason JobHeldUser" in written
