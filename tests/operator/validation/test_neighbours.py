@@ -28,9 +28,18 @@ def test_a_hostname_may_meet_another_nodesets_own_name() -> None:
 def test_nodesets_of_other_clusters_and_those_called_after_their_hosts_do_not_meet() -> None:
     mine = made("NodeSet", "a", template={"spec": {"hostname": "gpu-"}})
     elsewhere = made("NodeSet", "b", controllerRef={"name": "other"}, template={"spec": {"hostname": "gpu-"}})
-    daemons = made("NodeSet", "c", scalingMode="DaemonSet", template={"spec": {"hostname": "gpu-"}})
-    hosts = made("NodeSet", "d", template={"spec": {"hostname": "gpu-", "hostNetwork": True}})
+    daemons = made("NodeSet", "c", scalingMode="DaemonSet", template={"spec": {"hostname": "gpu-1"}})
+    hosts = made("NodeSet", "d", template={"spec": {"hostname": "gpu-2", "hostNetwork": True}})
     assert told(mine, Neighbours(nodesets=[elsewhere, daemons, hosts])) == []
+
+
+def test_nodesets_of_one_name_in_slurm_are_refused_though_their_nodes_never_meet() -> None:
+    mine = made("NodeSet", "a", template={"spec": {"hostname": "gpu-"}})
+    daemons = made("NodeSet", "c", scalingMode="DaemonSet", template={"spec": {"hostname": "gpu-"}})
+    [said] = told(mine, Neighbours(nodesets=[daemons]))
+    assert "node set, feature and partition gpu, and so does NodeSet c" in said
+    [said] = told(made("NodeSet", "gpu", scalingMode="DaemonSet"), Neighbours(nodesets=[mine]))
+    assert "NodeSet a" in said
 
 
 letters = st.text("a-01", min_size=1, max_size=4)

@@ -144,7 +144,7 @@ def _files(view: ClusterView, references: list[NameReference] | None) -> list[st
 
 
 def _nodeset(nodeset: NodeSet) -> Iterable[Line]:
-    name = nodeset.metadata.name
+    name = nodeset.slurm_name
     yield line(NodeSet=name, Feature=name)
     if nodeset.spec.partition.enabled:
         said = [pair for pair in words(nodeset.spec.partition.config) if pair.key.lower() != "partitionname"]

@@ -96,9 +96,12 @@ class NodeSetSpec(Part, frozen=True):
     logfile: Annotated[dict[str, Any], told("Accepted for compatibility, and without effect: slurmd logs to standard error.")] = (
         msgspec.field(default_factory=dict)
     )
-    template: Annotated[PodTemplate, told("Of the workers' pods. A `hostname` in it begins the Slurm nodes' names.")] = msgspec.field(
-        default_factory=PodTemplate
-    )
+    template: Annotated[
+        PodTemplate,
+        told(
+            "Of the workers' pods. A `hostname` in it begins the Slurm nodes' names, and (without dashes at its ends) is the name of their feature and partition."
+        ),
+    ] = msgspec.field(default_factory=PodTemplate)
     extra_conf: Annotated[str, told("The Slurm nodes' parameters, such as `Gres=gpu:8 Weight=10`; see slurmd's --conf.")] = ""
     partition: Annotated[Partition, told("A partition of these nodes.")] = msgspec.field(default_factory=Partition)
     volume_claim_templates: Annotated[list[dict[str, Any]] | None, told("Claims that each worker has of its own. Cannot be changed.")] = (
@@ -155,3 +158,9 @@ class NodeSet(msgspec.Struct, kw_only=True, frozen=True):
     metadata: Meta
     spec: NodeSetSpec = msgspec.field(default_factory=NodeSetSpec)
     status: NodeSetStatus = msgspec.field(default_factory=NodeSetStatus)
+
+    @property
+    def slurm_name(self) -> str:
+        """Of its node set, its feature and its partition in Slurm: what its nodes' names begin with, where that is said, as the original has it; else its own."""
+        hostname = self.spec.template.spec.get("hostname")
+        return (isinstance(hostname, str) and hostname.strip("-")) or self.metadata.name

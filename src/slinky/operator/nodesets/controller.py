@@ -211,7 +211,7 @@ class NodeSets:
         except SlurmError as error:
             log.info("NodeSet %s: jobs could not be asked for, so nothing is deleted: %s", snapshot.key, error)
             return snapshot.slurm
-        partition = snapshot.nodeset.metadata.name
+        partition = snapshot.nodeset.slurm_name
         waiting = tuple(job for job, partitions in seen.waiting or () if partition in partitions) if leaves else ()
         return replace(snapshot.slurm, jobs=seen.holding, waiting=waiting)
 

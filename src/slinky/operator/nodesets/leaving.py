@@ -33,7 +33,7 @@ def last_acts(snapshot: Snapshot) -> Iterator[Act]:
     waiting = snapshot.slurm.waiting
     if waiting and not _is_overdue(snapshot):
         named = ", ".join(map(str, waiting[:10])) + (" …" if len(waiting) > 10 else "")
-        note = f"jobs wait in partition {snapshot.nodeset.metadata.name}, which goes with this NodeSet: {named}. Cancel them, or move them to another partition"
+        note = f"jobs wait in partition {snapshot.nodeset.slurm_name}, which goes with this NodeSet: {named}. Cancel them, or move them to another partition"
         yield Tell("JobsWaitInPartition", note, warning=True)
     elif not left and snapshot.slurm.jobs is not None:
         yield LetGo()

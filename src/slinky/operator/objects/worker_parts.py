@@ -55,7 +55,7 @@ def node_parameters(nodeset: NodeSet) -> str:
     """What the Slurm node is beyond what slurmd sees of its machine: always the NodeSet's name as a feature, by which partitions find it."""
     written = words(nodeset.spec.extra_conf)
     named = (feature.strip() for pair in written if _is_feature(pair) for feature in pair.value.split(","))
-    features = ",".join(dict.fromkeys(filter(None, (nodeset.metadata.name, *named))))
+    features = ",".join(dict.fromkeys(filter(None, (nodeset.slurm_name, *named))))
     rest = [pair for pair in written if not _is_feature(pair)]
     return render([Line((Pair("Features", features), *rest))]).strip()
 

@@ -52,10 +52,13 @@ def neighbour_problems(found: Any, others: Neighbours) -> Iterator[Problem]:
 
 def _controller(found: Controller, others: Neighbours) -> Iterator[Problem]:
     yield from _recorded_twice(found, others.controllers)
-    names = {each.metadata.name: each for each in others.nodesets if each.spec.controller_ref.name == found.metadata.name}
+    names = {each.slurm_name: each for each in others.nodesets if each.spec.controller_ref.name == found.metadata.name}
     for key, name in _named_in(found):
         if name in names and (key == "nodeset" or names[name].spec.partition.enabled):
-            yield Problem("spec.extraConf", f"has a line for {_thing(key)} {name}, but NodeSet {name} makes that one; take the line out")
+            yield Problem(
+                "spec.extraConf",
+                f"has a line for {_thing(key)} {name}, but NodeSet {names[name].metadata.name} makes that one; take the line out",
+            )
 
 
 def _recorded_twice(found: Controller, others: Sequence[Controller]) -> Iterator[Problem]:
@@ -80,6 +83,11 @@ def _node_names(found: NodeSet, others: Sequence[NodeSet]) -> Iterator[Problem]:
                 "spec.template.spec.hostname",
                 f"makes Slurm nodes {prefix}0, {prefix}1 …, and NodeSet {other.metadata.name} of the same cluster {theirs}0, {theirs}1 …: some would have one name; choose another beginning",
             )
+        elif found.slurm_name == other.slurm_name:
+            yield Problem(
+                "spec.template.spec.hostname",
+                f"makes Slurm's node set, feature and partition {found.slurm_name}, and so does NodeSet {other.metadata.name} of the same cluster; choose another",
+            )
 
 
 def _prefix(nodeset: NodeSet) -> str:
@@ -102,7 +110,7 @@ def _own_partition(found: NodeSet, controllers: Sequence[Controller]) -> Iterato
     for controller in controllers:
         if controller.metadata.name == found.spec.controller_ref.name:
             for key, name in _named_in(controller):
-                if name == found.metadata.name and (key == "nodeset" or found.spec.partition.enabled):
+                if name == found.slurm_name and (key == "nodeset" or found.spec.partition.enabled):
                     field = "spec.partition.enabled" if key == "partitionname" else "metadata.name"
                     yield Problem(
                         field,
