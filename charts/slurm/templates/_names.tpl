@@ -1,0 +1,49 @@
+{{- define "slurm.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Also the Controller's name: pods and Services are called after it. */}}
+{{- define "slurm.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "slurm.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "slurm.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "slurm.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{/* root, name, metadata: labels and annotations of the values' own */}}
+{{- define "slurm.metadata" -}}
+{{- $labels := dict
+  "app.kubernetes.io/part-of" "slurm"
+  "app.kubernetes.io/managed-by" .root.Release.Service
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_") -}}
+{{- $said := default dict .metadata -}}
+{{- $found := dict "name" .name "namespace" (include "slurm.namespace" .root) "labels" (merge (deepCopy (default dict $said.labels)) $labels) -}}
+{{- with $said.annotations -}}{{- $_ := set $found "annotations" . -}}{{- end -}}
+{{- toYaml $found -}}
+{{- end -}}
+
+{{/* Keys, as JSON: the Secret that is named, or the one that the operator makes. root, key (slurm or jwt), said */}}
+{{- define "slurm.key" -}}
+{{- if .said.secretRef.name -}}
+{{- toJson (dict "name" .said.secretRef.name "key" (default (printf "%s.key" .key) .said.secretRef.key)) -}}
+{{- else if .said.create -}}
+{{- toJson (dict "name" (printf "%s-auth-%s" (include "slurm.fullname" .root) .key) "key" (printf "%s.key" .key)) -}}
+{{- else -}}
+{{- fail (printf "%sKey.create is false, so %sKey.secretRef has to name the Secret with the key" .key .key) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "slurm.sssd" -}}
+{{- if .Values.sssd.secretRef.name -}}
+{{- toJson (dict "name" .Values.sssd.secretRef.name "key" (default "sssd.conf" .Values.sssd.secretRef.key)) -}}
+{{- else if .Values.sssd.conf -}}
+{{- toJson (dict "name" (printf "%s-sssd-conf" (include "slurm.fullname" .)) "key" "sssd.conf") -}}
+{{- end -}}
+{{- end -}}

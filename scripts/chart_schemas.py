@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""Writes values.schema.json of each chart in charts/: `scripts/chart_schemas.py`; with --check it only says which is not as it would be written.
+
+Comes in: what is said below of each chart's values, and the settings' types, which say what `config` may hold. Goes out: a JSON schema a chart, by which helm refuses a value that it does not know, with its name. What must stay true: whatever Kubernetes judges itself
+(pods, containers, Services) passes as it is.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from slinky.bridge.settings import Settings as BridgeSettings
+from slinky.operator.settings import Settings as OperatorSettings
+
+CHARTS = Path(__file__).parent.parent / "charts"
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+YES_OR_NO: Schema = {"type": "boolean"}
+WHOLE: Schema = {"type": "integer"}
+PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
+ANY_MAPPING: Schema = {"type": "object"}  # Kubernetes judges it
+ANY_LIST: Schema = {"type": "array"}
+TEXTS: Schema = {"type": "array", "items": TEXT}
+LABELS: Schema = {"type": "object", "additionalProperties": TEXT}
+PORTS: Schema = {"type": "array", "items": PORT}
+SHARE: Schema = {"type": ["integer", "string"]}  # a number of pods, or a share such as 25%
+
+
+def mapping(**values: Schema) -> Schema:
+    """Keys that are known, and no others."""
+    return {"type": "object", "additionalProperties": False, "properties": dict(sorted(values.items()))}
+
+
+def one_of(*texts: str) -> Schema:
+    return {"enum": list(texts)}
+
+
+def or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def by_name(schema: Schema) -> Schema:
+    """A mapping whose keys are the user's."""
+    return {"type": "object", "additionalProperties": or_null(schema)}
+
+
+def settings(kind: type, *said_elsewhere: str) -> Schema:
+    """What the configuration file may hold, whose types are the program's own; but for what another value says."""
+    (found,), parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    flat: Schema = _without_references(found, parts)
+    for path in said_elsewhere:
+        *folders, last = path.split(".")
+        place = flat
+        for folder in folders:
+            place = place["properties"][folder]
+        del place["properties"][last]
+    return dict(_tidy(flat))
+
+
+def _without_references(schema: Any, parts: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_without_references(each, parts) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _without_references(parts[schema["$ref"].rpartition("/")[2]], parts)
+    return {key: _without_references(value, parts) for key, value in schema.items()}
+
+
+def _tidy(schema: Any) -> Any:
+    """Without titles, words and defaults, which the reference of the settings has."""
+    if isinstance(schema, list):
+        return [_tidy(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "properties" in schema:
+        kept = {key: value for key, value in schema.items() if key in ("type", "required", "additionalProperties")}
+        properties = {name: _tidy(value) for name, value in sorted(schema["properties"].items())}
+        return {**kept, "additionalProperties": False, "properties": properties}
+    return {key: _tidy(value) for key, value in schema.items() if key not in ("title", "description", "default")}
+
+
+# What several charts have
+
+NAMES: Schema = {"nameOverride": TEXT, "fullnameOverride": TEXT, "namespaceOverride": TEXT}
+IMAGE = mapping(repository=TEXT, tag=TEXT, digest=TEXT, pullPolicy=TEXT)
+PULL_POLICY = one_of("", "Always", "IfNotPresent", "Never")
+BUDGET = mapping(enabled=YES_OR_NO, minAvailable=SHARE, maxUnavailable=or_null(SHARE))
+CERT_MANAGER = mapping(enabled=YES_OR_NO, secretName=TEXT, duration=TEXT, renewBefore=TEXT, issuerRef=ANY_MAPPING)
+TLS = mapping(existingSecret=TEXT, caBundle=TEXT)
+METADATA = mapping(labels=LABELS, annotations=LABELS)
+KEY = mapping(name=TEXT, key=TEXT)
+SERVICES: Schema = {
+    **NAMES,
+    "image": IMAGE,
+    "imagePullPolicy": PULL_POLICY,
+    "imagePullSecrets": ANY_LIST,
+    "priorityClassName": TEXT,
+    "extraObjects": ANY_LIST,
+    "global": ANY_MAPPING,
+    "metrics": mapping(serviceMonitor=mapping(enabled=YES_OR_NO, interval=TEXT, scrapeTimeout=TEXT, labels=LABELS, annotations=LABELS)),
+    "networkPolicy": mapping(enabled=YES_OR_NO, metricsFrom=ANY_LIST, apiServerPorts=PORTS, slurmPorts=PORTS, extraEgress=ANY_LIST),
+    "slinky-parts": ANY_MAPPING,
+}
+PROCESS: Schema = {
+    "image": IMAGE,
+    "imagePullPolicy": PULL_POLICY,
+    "serviceAccount": mapping(create=YES_OR_NO, name=TEXT, annotations=LABELS),
+    "pdb": BUDGET,
+    "resources": ANY_MAPPING,
+    "nodeSelector": LABELS,
+    "affinity": ANY_MAPPING,
+    "tolerations": ANY_LIST,
+    "topologySpreadConstraints": ANY_LIST,
+    "priorityClassName": TEXT,
+    "podLabels": LABELS,
+    "podAnnotations": LABELS,
+    "logLevel": one_of("info", "debug"),
+    "logFormat": one_of("text", "json"),
+    "healthPort": PORT,
+}
+REPLICAS: Schema = {"type": "integer", "minimum": 0}
+FAILURE = one_of("Fail", "Ignore")
+WEBHOOK_SETTINGS = tuple(
+    f"admission.{key}" for key in ("secret", "service", "configuration", "port", "failOpen", "certificateFile", "keyFile", "caFile")
+)
+SAID = ("namespace", "healthPort", "leader.elect", "leader.name", *WEBHOOK_SETTINGS)
+
+
+def slurm_operator() -> Schema:
+    return mapping(
+        **SERVICES,
+        **{"slurm-operator-crds": ANY_MAPPING},
+        crds=mapping(enabled=YES_OR_NO),
+        operator=mapping(**PROCESS, enabled=YES_OR_NO, replicas=REPLICAS, leaderElection=YES_OR_NO, namespaces={"anyOf": [TEXT, TEXTS]}),
+        webhook=mapping(**PROCESS, enabled=YES_OR_NO, replicas=REPLICAS, failurePolicy=FAILURE, serverPort=PORT, tls=TLS),
+        certManager=CERT_MANAGER,
+        propagatedNodeConditions=TEXTS,
+        config=settings(OperatorSettings, "namespaces", "propagatedNodeConditions", *SAID),
+        rbac=mapping(create=YES_OR_NO, secrets=one_of("cluster", "namespaced"), secretsNamespaces=TEXTS),
+    )
+
+
+def slurm_bridge() -> Schema:
+    said = ("schedulerName", "partition", "mcsLabel", "slurmRestApi", "managedNamespaces", "managedNamespaceSelector", "shadow")
+    return mapping(
+        **SERVICES,
+        scheduler=mapping(**PROCESS, replicaCount=REPLICAS, leaderElect=YES_OR_NO),
+        schedulerConfig=mapping(schedulerName=TEXT, partition=TEXT, mcsLabel=TEXT),
+        admission=mapping(
+            **PROCESS,
+            enabled=YES_OR_NO,
+            replicas=REPLICAS,
+            failurePolicy=FAILURE,
+            serverPort=PORT,
+            tls=TLS,
+            certManager=CERT_MANAGER,
+            managedNamespaces=TEXTS,
+            managedNamespaceSelector=mapping(matchLabels=LABELS, matchExpressions=ANY_LIST),
+        ),
+        sharedConfig=mapping(slurmRestApi=TEXT, slurmJwtSecret={"anyOf": [TEXT, KEY]}, slurmConf=TEXT),
+        config=settings(BridgeSettings, "slurm.tokenFile", "admission.bridgeUsers", *said, *SAID),
+        shadow=YES_OR_NO,
+        rbac=mapping(create=YES_OR_NO),
+        uninstall=mapping(
+            enabled=YES_OR_NO, running=one_of("keep", "evict", "wait"), waiting=one_of("keep", "delete"), timeout={"type": "number"}
+        ),
+        test=mapping(namespace=TEXT, resources=ANY_MAPPING),
+    )
+
+
+SCRIPTS = {"type": "object", "additionalProperties": TEXT}
+PARAMETERS = {"type": "object"}  # Slurm's keys
+EXTRA: Schema = {"extraConf": or_null(TEXT), "extraConfMap": PARAMETERS}
+PARTITION: Schema = {"enabled": YES_OR_NO, "config": or_null(TEXT), "configMap": PARAMETERS}
+ADDRESS = mapping(host=TEXT, port=or_null(WHOLE))
+SLURM_SERVICE = mapping(metadata=METADATA, spec=ANY_MAPPING, port=WHOLE, nodePort=WHOLE)
+POD: Schema = {"metadata": METADATA, "podSpec": ANY_MAPPING}
+NODESET = mapping(
+    **EXTRA,
+    **POD,
+    enabled=YES_OR_NO,
+    scalingMode=one_of("StatefulSet", "DaemonSet"),
+    replicas=REPLICAS,
+    slurmd=ANY_MAPPING,
+    partition=mapping(**PARTITION),
+    ssh=mapping(enabled=YES_OR_NO, extraSshdConfig=or_null(TEXT)),
+    updateStrategy=ANY_MAPPING,
+    ordinalPadding=WHOLE,
+    pinToNode=YES_OR_NO,
+    workloadDisruptionProtection=YES_OR_NO,
+    pruneSlurmNodeRecords=one_of("Never", "NodeNotFound"),
+    oversubscribeNode=YES_OR_NO,
+    drainDeadlineSeconds=WHOLE,
+    volumeClaimTemplates=ANY_LIST,
+    persistentVolumeClaimRetentionPolicy=ANY_MAPPING,
+    revisionHistoryLimit=WHOLE,
+    minReadySeconds=WHOLE,
+    taintKubeNodes={"const": False},
+    logfile=ANY_MAPPING,
+)
+LOGINSET = mapping(
+    **POD,
+    enabled=YES_OR_NO,
+    replicas=REPLICAS,
+    login=ANY_MAPPING,
+    strategy=ANY_MAPPING,
+    rootSshAuthorizedKeys=or_null(TEXT),
+    extraSshdConfig=or_null(TEXT),
+    service=SLURM_SERVICE,
+    initconf=ANY_MAPPING,
+)
+SCRIPT_KINDS = ("prolog", "epilog", "prologSlurmctld", "epilogSlurmctld")
+
+
+def slurm() -> Schema:
+    scripts = {f"{kind}Scripts": SCRIPTS for kind in SCRIPT_KINDS}
+    references = {f"{kind}ScriptRefs": {"type": "array", "items": {"anyOf": [TEXT, mapping(name=TEXT)]}} for kind in SCRIPT_KINDS}
+    key = mapping(create=YES_OR_NO, annotations=LABELS, secretRef=KEY)
+    monitor = mapping(enabled=YES_OR_NO, labels=LABELS, annotations=LABELS, interval=TEXT, scrapeTimeout=TEXT, endpoints=ANY_LIST)
+    head: Schema = {"external": YES_OR_NO, "externalConfig": ADDRESS, **EXTRA, **POD, "service": SLURM_SERVICE}
+    storage = mapping(host=TEXT, port=WHOLE, database=TEXT, username=TEXT, passwordKeyRef=KEY, tls=ANY_MAPPING)
+    return mapping(
+        **NAMES,
+        **scripts,
+        **references,
+        **{"global": ANY_MAPPING},
+        imagePullSecrets=ANY_LIST,
+        imagePullPolicy=PULL_POLICY,
+        priorityClass=mapping(
+            enabled=YES_OR_NO, create=YES_OR_NO, name=TEXT, description=or_null(TEXT), value=WHOLE, preemptionPolicy=TEXT
+        ),
+        operator=mapping(grantSecrets=YES_OR_NO, name=TEXT, namespace=TEXT, serviceAccount=TEXT),
+        slurmKey=key,
+        jwtKey=key,
+        jwksKeys=mapping(enabled=YES_OR_NO, configMapRef=KEY),
+        clusterName=or_null(TEXT),
+        configFiles=SCRIPTS,
+        controller=mapping(
+            **head,
+            slurmctld=ANY_MAPPING,
+            persistence=ANY_MAPPING,
+            metrics=mapping(enabled=YES_OR_NO, serviceMonitor=monitor),
+            inplaceReconfigure=YES_OR_NO,
+            reconfigure=ANY_MAPPING,
+            logfile=ANY_MAPPING,
+        ),
+        restapi=mapping(**POD, replicas=REPLICAS, slurmrestd=ANY_MAPPING, pdb=BUDGET, service=SLURM_SERVICE),
+        accounting=mapping(**head, enabled=YES_OR_NO, slurmdbd=ANY_MAPPING, storageConfig=storage),
+        sssd=mapping(secretRef=KEY, conf=TEXT),
+        loginsetDefaults=LOGINSET,
+        loginsets=by_name(LOGINSET),
+        nodesetDefaults=NODESET,
+        nodesets=by_name(NODESET),
+        partitions=by_name(mapping(**PARTITION, nodesets=TEXTS)),
+        test=mapping(image={"anyOf": [TEXT, IMAGE]}, partition=TEXT),
+        extraObjects=ANY_LIST,
+    )
+
+
+SCHEMAS = {
+    "slurm-operator-crds": lambda: mapping(**{"global": ANY_MAPPING}),
+    "slurm-operator": slurm_operator,
+    "slurm-bridge": slurm_bridge,
+    "slurm": slurm,
+}
+
+
+def written() -> dict[Path, str]:
+    """Each file, as it is to be."""
+    found = {}
+    for chart, schema in SCHEMAS.items():
+        document = {"$schema": "http://json-schema.org/draft-07/schema#", **schema()}
+        found[CHARTS / chart / "values.schema.json"] = json.dumps(document, indent=1) + "\n"
+    return found
+
+
+def main() -> int:
+    stale = [path for path, text in written().items() if not path.exists() or path.read_text() != text]
+    if "--check" in sys.argv:
+        print("\n".join(f"{path} is not as scripts/chart_schemas.py writes it" for path in stale))
+        return len(stale)
+    for path in stale:
+        path.write_text(written()[path])
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
