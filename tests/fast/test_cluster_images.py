@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from slinky.sandbox import clusterlayer
+from slinky.sandbox import recipes
 from slinky.sandbox.archives import Packed, add, write_archive
 from slinky.sandbox.clusters import VOLUMES, database, local_volumes
 from slinky.sandbox.errors import UsageError
-from slinky.sandbox.images import CLUSTER_FILE, archives
+from slinky.sandbox.images import CLUSTER_FILE, OWN_FILE, archives
 from slinky.sandbox.shape import Shape
 
 
@@ -52,8 +52,8 @@ def test_what_was_removed_of_the_root_is_told_by_its_name(tmp_path: Path) -> Non
     (upper / "var/lib/dpkg").mkdir(parents=True)
     (upper / "var/lib/dpkg/status").write_text("apt's")
     with tarfile.open(tmp_path / "layer.tar", "w") as archive:
-        for path in clusterlayer._found(upper):
-            clusterlayer._put(archive, path, str(path.relative_to(upper)))
+        for path in recipes._found(upper):
+            recipes._put(archive, path, str(path.relative_to(upper)))
     with tarfile.open(tmp_path / "layer.tar") as archive:
         members = {member.name: member for member in archive}
     assert {"etc", "etc/kept", "etc/.wh.gone", "var", "var/lib"} == set(members)
@@ -63,7 +63,7 @@ def test_what_was_removed_of_the_root_is_told_by_its_name(tmp_path: Path) -> Non
 def test_a_sandbox_loads_slurm_once_with_clusters_or_without() -> None:
     assert "sandbox-slurm-1.tar" in archives(operator=False)
     assert CLUSTER_FILE not in archives(operator=False)
-    assert archives(operator=True) == ["sandbox-pause-1.tar", "sandbox-busybox-1.tar", CLUSTER_FILE]
+    assert archives(operator=True) == ["sandbox-pause-1.tar", "sandbox-busybox-1.tar", CLUSTER_FILE, OWN_FILE]
 
 
 def test_clusters_in_pods_need_real_nodes() -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from slinky.sandbox.clusterlayer import FILES
+from tests.conftest import CHECKOUT
 
+FILES = CHECKOUT / "images/entrypoints"
 HARDWARE = "NodeName=w CPUs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000"
 PLAYED = f"""#!/bin/sh
 [ "$1" != -C ] || {{ echo '{HARDWARE}'; echo UpTime=1; exit; }}

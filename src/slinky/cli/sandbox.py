@@ -39,7 +39,14 @@ def named(command: Command) -> Command:
     return click.option("--name", default="default", show_default=True, envvar="SLINKY_SANDBOX", help="Which sandbox.")(command)
 
 
-@click.group(cls=LazyGroup, elsewhere={"bridge": "slinky.cli.sandbox_bridge:bridge", "operator": "slinky.cli.sandbox_operator:operator"})
+ELSEWHERE = {
+    "bridge": "slinky.cli.sandbox_bridge:bridge",
+    "install": "slinky.cli.sandbox_install:install",
+    "operator": "slinky.cli.sandbox_operator:operator",
+}
+
+
+@click.group(cls=LazyGroup, elsewhere=ELSEWHERE)
 def sandbox() -> None:
     """A real Kubernetes and a real Slurm on this machine, with no container engine.
 

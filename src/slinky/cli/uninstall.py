@@ -15,6 +15,7 @@ from slinky.bridge.leaving.look import Looker
 from slinky.bridge.leaving.plan import Plan, Running, Waiting, plan_leaving
 from slinky.bridge.leaving.steps import Left
 from slinky.bridge.settings import Settings
+from slinky.bridge.stopping import stop_deployments
 from slinky.cli.bridge_options import Site, site_options
 from slinky.kube import NAMESPACES, Access, Client
 from slinky.slurm import JobCompletion, TokenFile
@@ -50,11 +51,20 @@ NAMES = 8  # of each kind that are shown
     metavar="SECONDS",
     help="How long pods and jobs that are ending are waited for.",
 )
+@click.option(
+    "--stop",
+    "stopped",
+    multiple=True,
+    metavar="DEPLOYMENT",
+    help="Scale this Deployment of the bridge's namespace to 0 first, and wait until its pods are gone; may be said several times.",
+)
 @click.option("--no-bridge-runs", is_flag=True, help="You know that no bridge runs: its Lease is taken at once, whoever has it.")
-def uninstall(site: Site, dry_run: bool, running: Running, waiting: Waiting, timeout: float, no_bridge_runs: bool) -> None:
+def uninstall(
+    site: Site, dry_run: bool, running: Running, waiting: Waiting, timeout: float, stopped: tuple[str, ...], no_bridge_runs: bool
+) -> None:
     """Let go of everything that the bridge holds, in order, and say what is left.
 
-    End `slinky bridge run` and `slinky bridge admission` first (scale their Deployments to 0): while a bridge leads, nothing is done. Then: the webhook configurations go, so that nothing is taken in any more; the bridge's nodes are
+    End `slinky bridge run` and `slinky bridge admission` first (scale their Deployments to 0, or name them with --stop): while a bridge leads, nothing is done. Then: the webhook configurations go, so that nothing is taken in any more; the bridge's nodes are
     drained in Slurm; pods lose its finalizer and its keys; its jobs end; its nodes go from Slurm; its taints, conditions and cordons go from Kubernetes' nodes; its Secret and Lease go.
 
     Only what is this cluster's bridge's is touched. It may be killed at any instant and run again. Without Slurm it does what can be done and says what stays there.
@@ -62,6 +72,8 @@ def uninstall(site: Site, dry_run: bool, running: Running, waiting: Waiting, tim
     Exit code 0: nothing is left. 3: something is, and was named. 1: it could not be done. docs/uninstall.md has the rights that it needs.
     """
     settings = site.settings()
+    if stopped and not dry_run:
+        asyncio.run(_stop(site, settings.namespace, stopped, timeout))
     plan = asyncio.run(_run(settings, site.access(), running, waiting, timeout, dry_run=dry_run, none_runs=no_bridge_runs))
     click.echo("\n".join(_report(plan, dry_run=dry_run)))
     sys.exit(LEFT if plan.left else 0)
@@ -100,6 +112,12 @@ async def _run(
             return Plan(steps=plan.steps, left=(*plan.left, Left("leases", settings.leader.name, why)), runs_on=plan.runs_on)
         click.echo("Lease removed")
         return plan
+
+
+async def _stop(site: Site, namespace: str, names: Sequence[str], seconds: float) -> None:
+    async with Client(site.access()) as kube:
+        for name in await stop_deployments(kube, namespace, names, seconds):
+            click.echo(f"Deployment {name} ended")
 
 
 async def _completion(settings: Settings, stack: AsyncExitStack) -> JobCompletion | None:

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,12 @@ class Packed:
     entrypoint: Sequence[str]
     layers: Sequence[Path]
     labels: dict[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
 
 
-def write_archive(path: Path, images: Sequence[Packed]) -> None:
+def write_archive(path: Path, images: Sequence[Packed], there: Collection[Path] = ()) -> None:
+    """`there`: layers that are left out, for whoever imports it has them already."""
     blobs = {layer: _blob_of(layer) for image in images for layer in image.layers}
     described = []
     with tarfile.open(path, "w") as archive:
@@ -41,13 +44,18 @@ def write_archive(path: Path, images: Sequence[Packed]) -> None:
             for content in (config, manifest):
                 add(archive, _place(_digest(content)), content)
         for layer, blob in blobs.items():
+            if layer in there:
+                continue
             archive.add(layer, _place(str(blob["digest"])))
         add(archive, "index.json", _json({"schemaVersion": 2, "manifests": described}))
 
 
 def _config(image: Packed, blobs: dict[Path, dict[str, str | int]]) -> bytes:
     machine = os.uname().machine
-    settings: dict[str, Any] = {"Entrypoint": list(image.entrypoint), "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]}
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **image.environment}
+    settings: dict[str, Any] = {"Entrypoint": list(image.entrypoint), "Env": [f"{name}={value}" for name, value in environment.items()]}
+    if image.user:
+        settings["User"] = image.user
     if image.labels:
         settings["Labels"] = image.labels
     layers = [blobs[layer]["digest"] for layer in image.layers]

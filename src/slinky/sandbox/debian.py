@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import textwrap
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -55,6 +56,7 @@ PEOPLE = {"alice": 2001, "bob": 2002, "carol": 2003, "dave": 2004}
 SERVICES = {"mysql": 2090, "slurmrest": 2091}
 
 STEP_SECONDS = 1800
+AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"  # the host's, lent to what is fetched inside: a site may have its own
 
 
 def build_root(progress: Progress) -> Path:
@@ -235,13 +237,14 @@ def _inside(folder: Path, script: str, log: Path, failure: str) -> None:
     _chroot(folder, script, log, failure)
 
 
-def over(root: Path, folder: Path, script: str, log: Path, failure: str) -> None:
-    """The same over a root that stays as it is: what the script changes is afterwards in `folder/upper`."""
+def over(root: Path, folder: Path, script: str, log: Path, failure: str, between: Sequence[Path] = ()) -> None:
+    """The same over a root that stays as it is: what the script changes is afterwards in `folder/upper`. `between`: what was laid over the root before, the highest first."""
     upper, work, merged = (folder / name for name in ("upper", "work", "merged"))
     for place in (upper / "etc", work, merged):
         place.mkdir(parents=True, exist_ok=True)
     _lend_names(upper)
-    options = f"lowerdir={root.resolve()},upperdir={upper},workdir={work},redirect_dir=off,metacopy=off"
+    lower = ":".join(str(place.resolve()) for place in (*between, root))
+    options = f"lowerdir={lower},upperdir={upper},workdir={work},redirect_dir=off,metacopy=off"
     _chroot(merged, script, log, failure, f"mount -t overlay overlay -o {options} {merged} && ")
 
 
@@ -252,11 +255,16 @@ def _lend_names(folder: Path) -> None:
 
 
 def _chroot(folder: Path, script: str, log: Path, failure: str, before: str = "") -> None:
-    enter = before + 'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" /bin/sh -euc "$2"'
+    lend = f'{{ [ ! -e "$1{AUTHORITIES}" ] || mount --bind {AUTHORITIES} "$1{AUTHORITIES}"; }}'
+    enter = before + f'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && {lend} && exec chroot "$1" /bin/sh -euc "$2"'
     namespaces = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
-    proxies = {k: v for k, v in os.environ.items() if k.lower() in ("http_proxy", "https_proxy", "no_proxy")}
-    _run([*namespaces, "sh", "-c", enter, "sh", str(folder), script], log, failure, environment | proxies)
+    lent = {
+        k: v for k, v in os.environ.items() if k.lower() in ("http_proxy", "https_proxy", "no_proxy", "pip_index_url", "pip_trusted_host")
+    }
+    if Path(AUTHORITIES).exists():
+        lent["PIP_CERT"] = AUTHORITIES
+    _run([*namespaces, "sh", "-c", enter, "sh", str(folder), script], log, failure, environment | lent)
 
 
 def _run(command: list[str], log: Path, failure: str, environment: dict[str, str] | None = None) -> None:

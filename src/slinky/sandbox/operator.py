@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
-from slinky.sandbox.clusterlayer import ENTRY_POINTS
 from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.identity import host_pid
+from slinky.sandbox.images import DAEMONS
 from slinky.sandbox.processes import Processes, free_port
 
 __all__ = ["SandboxOperator", "operator_settings", "sandbox_operator"]
@@ -32,7 +32,7 @@ def operator_settings(sandbox: Sandbox, **more: Any) -> dict[str, Any]:
     port = free_port()
     settings: dict[str, Any] = {
         "namespace": "kube-system",
-        "images": {name: f"sandbox/{name}:1" for name in ENTRY_POINTS if name != "slapd"},
+        "images": {name: f"sandbox/{name}:1" for name in DAEMONS},
         "slurm": {"fastestPoll": 0.3, "slowestPoll": 2.0},
         "allowedTokenUsers": {"*": ["*"], "slurm": ["root"]},  # root's is for the bridge
         "leader": {"seconds": 8},  # who is killed here is missed soon
