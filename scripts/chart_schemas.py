@@ -257,7 +257,7 @@ def slurm() -> Schema:
         nodesetDefaults=NODESET,
         nodesets=by_name(NODESET),
         partitions=by_name(mapping(**PARTITION, nodesets=TEXTS)),
-        test=mapping(image={"anyOf": [TEXT, IMAGE]}, partition=TEXT),
+        test=mapping(image={"anyOf": [TEXT, IMAGE]}, partition=TEXT, seconds=WHOLE),
         extraObjects=ANY_LIST,
     )
 
