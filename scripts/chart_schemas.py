@@ -173,6 +173,25 @@ def slurm_bridge() -> Schema:
     )
 
 
+NUMBER: Schema = {"type": "number"}
+
+
+def slurm_exporter() -> Schema:
+    """`config` is written out, as the exporter's types are not here yet."""
+    limits = ("users", "accounts", "qos", "partitions", "nodes", "reasons", "namespaces", "pods", "others", "jobSeries")
+    return mapping(
+        **SERVICES,
+        exporter=mapping(**PROCESS, replicas=REPLICAS),
+        sharedConfig=mapping(slurmRestApi=TEXT, slurmJwtSecret={"anyOf": [TEXT, KEY]}),
+        originalNames=YES_OR_NO,
+        config=mapping(
+            slurm=mapping(user=TEXT, caFile=TEXT, certificateFile=TEXT, keyFile=TEXT),
+            snapshot=mapping(**dict.fromkeys(("seconds", "share", "lookSeconds", "waitSeconds", "staleSeconds"), NUMBER)),
+            limits=mapping(**dict.fromkeys(limits, WHOLE)),
+        ),
+    )
+
+
 SCRIPTS = {"type": "object", "additionalProperties": TEXT}
 PARAMETERS = {"type": "object"}  # Slurm's keys
 EXTRA: Schema = {"extraConf": or_null(TEXT), "extraConfMap": PARAMETERS}
@@ -267,6 +286,7 @@ SCHEMAS = {
     "slurm-operator": slurm_operator,
     "slurm-bridge": slurm_bridge,
     "slurm": slurm,
+    "slurm-exporter": slurm_exporter,
 }
 
 

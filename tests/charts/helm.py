@@ -17,6 +17,7 @@ NAMESPACES = {
     "slurm-operator": "slinky",
     "slurm-bridge": "slinky",
     "slurm": "slurm",
+    "slurm-exporter": "slinky",
 }  # as the commands in the docs have it
 Document = dict[str, Any]
 Values = dict[str, Any]

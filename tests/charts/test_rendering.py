@@ -113,7 +113,7 @@ def test_what_is_bound_and_mounted_is_there(documents: list[Document], case: tup
                 assert named(documents, "ConfigMap", volume["configMap"]["name"]), name
 
 
-@pytest.mark.parametrize(("chart", "name"), [case for case in CASES if case[0] != "slurm"])
+@pytest.mark.parametrize(("chart", "name"), [case for case in CASES if case[0] in ("slurm-operator", "slurm-bridge")])
 def test_the_program_understands_its_configuration(helm: Helm, tmp_path: Path, chart: str, name: str) -> None:
     """And it speaks of objects that the chart makes."""
     documents = helm.template(chart, VARIANTS[chart][name])
@@ -166,6 +166,7 @@ def test_the_operator_accepts_the_cluster(helm: Helm, name: str) -> None:
         ("slurm-bridge", {"sharedConfig": {"slurmRestAPI": "x"}}, "slurmRestAPI"),
         ("slurm-bridge", {"config": {"policy": {"default": {"acount": "a"}}}}, "acount"),
         ("slurm-bridge", {"uninstall": {"running": "kill"}}, "running"),
+        ("slurm-exporter", {"config": {"limits": {"user": 1}}}, "user"),
         ("slurm", {"nodeset": {}}, "nodeset"),
         ("slurm", {"nodesets": {"gpu": {"enabled": True, "partitions": {}}}}, "partitions"),
         ("slurm", {"controller": {"extraconf": "x"}}, "extraconf"),

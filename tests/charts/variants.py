@@ -82,6 +82,11 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "config": {"exclusive": True, "nodes": {"taint": "none"}, "policy": {"rules": [{"namespaces": ["a"], "account": "b"}]}}
         },
     },
+    "slurm-exporter": {
+        "default": {},
+        "everything": {**SERVICE, "exporter": PROCESS, "originalNames": True, "config": {"limits": {"users": 5}}},
+        "token-of-the-operator": {"sharedConfig": {"slurmJwtSecret": {"name": "exporter-jwt-root", "key": "SLURM_JWT"}}},
+    },
     "slurm": {
         "default": {},
         "everything": {

@@ -110,7 +110,7 @@ def daemons_follow_nodes(cluster: Cluster) -> None:
     cluster.until("node-0 had its worker", lambda: [p["spec"]["nodeName"] for p in cluster.workers("everywhere").values()] == ["node-0"])
     cluster.kubectl("label", "node", "node-1", "pool=extra")
     cluster.until("node-1 too", lambda: {p["spec"]["nodeName"] for p in cluster.workers("everywhere").values()} == {"node-0", "node-1"}, 20)
-    cluster.until("both ran a job", lambda: cluster.login("srun", "--partition=everywhere", "--nodes=2", "--immediate=5", "hostname"))
+    cluster.until("both ran a job", lambda: cluster.login("srun", "--partition=daemon", "--nodes=2", "--immediate=5", "hostname"))
     cluster.kubectl("label", "node", "node-1", "pool-")
     cluster.until("node-1 lost it", lambda: [p["spec"]["nodeName"] for p in cluster.workers("everywhere").values()] == ["node-0"], 60)
 

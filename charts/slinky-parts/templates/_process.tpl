@@ -6,6 +6,7 @@ A process of ours: a Deployment, and what belongs to it. Comes in: a dict with
   ports                   a dict: name → number, besides `health`
   config                  the template of its configuration file; a change of it makes new pods
   environment             YAML, where it has one
+  noToken                 true where it does not speak with Kubernetes
   volumes, mounts         YAML, where it has more than its configuration and a /tmp
 What must stay true: nobody is root, nothing can be written but /tmp, no right of the kernel's is had.
 */}}
@@ -37,6 +38,9 @@ spec:
         {{- end }}
     spec:
       serviceAccountName: {{ include "slinky.account" (dict "name" .name "account" $process.serviceAccount) }}
+      {{- if .noToken }}
+      automountServiceAccountToken: false
+      {{- end }}
       {{- with .root.Values.imagePullSecrets }}
       imagePullSecrets:
         {{- toYaml . | nindent 8 }}
@@ -193,6 +197,9 @@ spec:
   endpoints:
     - port: metrics
       path: /metrics
+      {{- if .honorLabels }}
+      honorLabels: true
+      {{- end }}
       {{- with $monitor.interval }}
       interval: {{ . }}
       {{- end }}
@@ -232,10 +239,12 @@ spec:
     {{- end }}
   egress:
     - ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+    {{- with $policy.apiServerPorts }}
     - ports:
-        {{- range $policy.apiServerPorts }}
+        {{- range . }}
         - {port: {{ . }}}
         {{- end }}
+    {{- end }}
     {{- if .slurm }}
     - ports:
         {{- range $policy.slurmPorts }}
