@@ -36,10 +36,11 @@ class Life:
 
     @cached_property
     def job_id(self) -> int:
-        """The job by which it was bound: what its label said then, or as soon as it said something."""
+        """The job by which it was bound: what its label said then, or as soon as it said something; where it never was, what the label said last."""
         bound = self.bound
-        later = (seen.job_id for seen in self.versions if bound is None or seen.revision >= bound.revision)
-        return next(filter(None, later), 0)
+        if bound is None:
+            return self.last.job_id
+        return next((seen.job_id for seen in self.versions if seen.revision >= bound.revision and seen.job_id), 0)
 
     @cached_property
     def ended_by_itself(self) -> PodSeen | None:

@@ -221,6 +221,13 @@ def test_a_pod_that_was_taken_away_for_a_reason_is_not_lost(state: str, act: Act
     assert fates(told) == {said: 1}
 
 
+def test_a_pod_whose_next_job_is_cancelled_before_its_label_is_written_is_not_lost() -> None:
+    given_back = [pod(1), pod(2, job_id=7), pod(3), pod(5, deleting=True), pod(6, gone=True, deleting=True)]
+    jobs = [job(state="CANCELLED by 0", end=102.5), job(8, state="CANCELLED by 0", start=0.0, end=104.5)]
+    assert violations(history(given_back, jobs, acts=[Act(at=104.0, kind="cancelled", subject="8")])) == {}
+    assert LOST in violations(history(given_back, jobs))
+
+
 def test_a_pod_that_still_waits_at_the_end_is_lost_and_one_that_was_never_seen_too() -> None:
     waits = history([pod(1)], [], acts=[Act(at=100.0, kind="created", subject="a/pod-0002")])
     assert ["Pending at the end" in violations(waits)[LOST][0], "never seen" in violations(waits)[LOST][1]] == [True, True]
