@@ -1,18 +1,21 @@
 """Programs built from pinned Go modules, and manifests taken from them.
 
-Comes in: a module folder under `gomods/` (go.mod, go.sum) and the packages wanted. Goes out: a cached folder with the programs, static
+Comes in: a module folder under `gomods/` (go.mod, go.sum, and where something in the sources is mended edits.toml) and the packages wanted. Goes out: a cached folder with the programs, static
 and stripped. What must stay true: nothing is read that go.sum does not pin, and the machine's own Go settings (flags, workspace, toolchain
 switching) change nothing; only its proxy settings are honoured.
 """
 
 import importlib.util
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +27,7 @@ from slinky.sandbox.versions import GOMODS, Program, kubernetes_version, version
 __all__ = ["build_kubernetes", "build_program", "find_go", "module_folder"]
 
 BUILD_SECONDS = 3600
+EDITS = "edits.toml"
 LOOK_SECONDS = 600
 
 
@@ -94,7 +98,10 @@ def module_folder(name: str, program: Program, progress: Progress) -> Path:
 def _build(name: str, version: str, packages: list[str], stamps: str, title: str, progress: Progress) -> Path:
     module = GOMODS / name
     flags = f"-s -w {stamps}".strip()
-    key = digest((module / "go.mod").read_bytes(), (module / "go.sum").read_bytes(), flags, *packages)
+    written = module / EDITS
+    edits = tomllib.loads(written.read_text())["edits"] if written.exists() else []
+    changes = [json.dumps(edits)] if edits else []
+    key = digest((module / "go.mod").read_bytes(), (module / "go.sum").read_bytes(), flags, *packages, *changes)
 
     def build(folder: Path) -> None:
         require_room(6, title)
@@ -105,13 +112,33 @@ def _build(name: str, version: str, packages: list[str], stamps: str, title: str
             _run([str(go), "mod", "download"], log, f"the sources of {name} {version} could not be fetched", _environment(), module)
             total = len(_output([str(go), "list", "-mod=readonly", "-deps", *packages], module).splitlines())
             command = [str(go), "build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", flags]
-            command += ["-o", f"{folder}/", *packages]
-            _run_counting(command, log, f"{name} {version} did not build", module, total, step)
+            with tempfile.TemporaryDirectory() as desk:
+                command += _mended(go, module, versions().programs[name].module, edits, Path(desk)) if edits else []
+                command += ["-o", f"{folder}/", *packages]
+                _run_counting(command, log, f"{name} {version} did not build", module, total, step)
             cmd = folder / "cmd"
             if cmd.exists():
                 cmd.rename(folder / name)
 
     return entry(f"programs/{name}-{version}-{key}", build)
+
+
+def _mended(go: Path, module: Path, name: str, edits: list[dict[str, str]], desk: Path) -> list[str]:
+    """Words that have Go read a mended copy of a module, on `desk`, in its stead."""
+    sources = Path(_output([str(go), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", name], module).strip())
+    copy = desk / "module"
+    shutil.copytree(sources, copy, copy_function=shutil.copyfile)
+    for folder in (copy, *(path for path in copy.rglob("*") if path.is_dir())):
+        folder.chmod(0o755)  # Go's own are read-only
+    for edit in edits:
+        path = copy / edit["file"]
+        text = path.read_text()
+        if text.count(edit["old"]) != 1:
+            raise BuildError(f"{module / EDITS}: {edit['file']} of {name} has {edit['old']!r} {text.count(edit['old'])} times, not once")
+        path.write_text(text.replace(edit["old"], edit["new"]))
+    (desk / "go.mod").write_text(f"{(module / 'go.mod').read_text()}\nreplace {name} => {copy}\n")
+    shutil.copyfile(module / "go.sum", desk / "go.sum")
+    return [f"-modfile={desk / 'go.mod'}"]
 
 
 def _environment() -> dict[str, str]:
