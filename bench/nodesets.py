@@ -1,53 +1,51 @@
 """The operator with many workers: a NodeSet of 1,000 created, updated and scaled away, and ten clusters at once.
 
 The pods are on kwok nodes, their slurmd's part is played by nodes registered through REST, the clusters' head is the sandbox's own Slurm. Beside the operator, in the same run, the API server's raw rate: the same pods, created by 32 clients and nobody
-in between. Calls are counted by the operator's own metrics.
+in between, scheduled and started by kwok as the operator's are. Both in rounds, one after the other. Calls are counted by the operator's own metrics.
 """
 
 import asyncio
-import base64
 import re
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import yaml
 
-from bench.rows import Row
-from slinky.kube import NAMESPACES, PODS, Client, Resource, from_kubeconfig
-from slinky.operator.kinds import GROUP, VERSION
-from slinky.sandbox.client import Kube
+from bench.rows import Row, against
+from slinky.kube import NAMESPACES, PODS, Client, NotFoundError, from_kubeconfig
 from slinky.sandbox.down import down
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.operator import install_crds
+from slinky.sandbox.played_cluster import NODESETS, PlayedCluster, played_workers
 from slinky.sandbox.processes import Processes
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import Shape
 from slinky.sandbox.up import up
-from slinky.slurm import NodeDescription, SlurmClient, compress
+from slinky.slurm import SlurmClient
 
 __all__ = ["measure"]
 
 NAME = "bench-nodesets"
+ROUNDS = 3
 CLUSTERS = 10
 AT_ONCE = 32
 SECONDS = 300.0
+LOOK_SECONDS = 0.1
 SAMPLE = re.compile(r"^slinky_(kube|slurm)_requests_total\{(.*)\} (\S+)$", re.MULTILINE)
 
 
 def measure(quick: bool) -> list[Row]:
-    workers = 100 if quick else 1000
+    workers, rounds = (100, 1) if quick else (1000, ROUNDS)
     with Progress() as progress:
         down(NAME)
         try:
-            sandbox = asyncio.run(up(NAME, Shape(nodes=100), progress))
-            with progress.step("measuring NodeSets"), tempfile.TemporaryDirectory() as folder:
-                return asyncio.run(_measure(sandbox, workers, Path(folder)))
+            sandbox = asyncio.run(up(NAME, Shape(nodes=100, register=False), progress))
+            with progress.step("measuring NodeSets") as step, tempfile.TemporaryDirectory() as folder:
+                return asyncio.run(_measure(sandbox, workers, rounds, Path(folder), step.say))
         finally:
             down(NAME)
 
@@ -55,56 +53,14 @@ def measure(quick: bool) -> list[Row]:
 class Ground:
     """The operator's process, and what is asked of the servers."""
 
-    def __init__(self, sandbox: Sandbox, kube: Client, slurm: SlurmClient, operator: Processes) -> None:
-        self.sandbox, self.kube, self.slurm, self.operator = sandbox, kube, slurm, operator
+    def __init__(self, sandbox: Sandbox, kube: Client, slurm: SlurmClient, operator: Processes, say: Callable[[str], None]) -> None:
+        self.sandbox, self.kube, self.slurm, self.operator, self.say = sandbox, kube, slurm, operator, say
 
-    async def write(self, kind: str, namespace: str, name: str, **spec: Any) -> None:
-        body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
-        await self.kube.create(Resource(GROUP, VERSION, f"{kind.lower()}s", dict), body, namespace)
-
-    async def cluster(self, namespace: str) -> None:
+    async def cluster(self, namespace: str) -> "Measured":
         await self.kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        home = self.sandbox.head / "etc/slurm"
-        data = {"slurm.key": (home / "slurm.key").read_bytes(), "jwt.key": (home / "jwt_hs256.key").read_bytes()}
-        written = {name: base64.b64encode(key).decode() for name, key in data.items()}
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "data": written}
-        await self.kube.raw("POST", f"/api/v1/namespaces/{namespace}/secrets", body=secret)
-        keys = {f"{short}KeyRef": {"name": "keys", "key": f"{short}.key"} for short in ("slurm", "jwt")}
-        head = {"host": self.sandbox.record.addresses.head, "port": 6817}
-        await self.write("Controller", namespace, "c", external=True, externalConfig=head, **keys)
-        await self.write("RestApi", namespace, "c", controllerRef={"name": "c"}, replicas=0)
-
-    async def nodeset(self, namespace: str, name: str, replicas: int) -> None:
-        strategy = {"rollingUpdate": {"maxUnavailable": "100%"}}
-        image = {"image": "none"}
-        await self.write(
-            "NodeSet",
-            namespace,
-            name,
-            controllerRef={"name": "c"},
-            replicas=replicas,
-            slurmd=image,
-            oversubscribeNode=True,
-            updateStrategy=strategy,
-        )
-
-    async def change(self, namespace: str, name: str, **spec: Any) -> None:
-        await self.kube.patch(Resource(GROUP, VERSION, "nodesets", dict), name, {"spec": spec}, namespace)
-
-    async def status(self, namespace: str, name: str) -> dict[str, Any]:
-        """Empty where it is not of the present generation."""
-        found = await self.kube.get(Resource(GROUP, VERSION, "nodesets", dict), name, namespace)
-        status: dict[str, Any] = found.get("status", {})
-        return status if status.get("observedGeneration") == found["metadata"]["generation"] else {}
-
-    async def play(self, name: str, count: int) -> None:
-        """For ever: the workers' part in Slurm. Those that are not there register, all in one request."""
-        while True:
-            there = {node.name for node in await self.slurm.nodes.all()}
-            unknown = [host for number in range(count) if (host := f"{name}-{number}") not in there]
-            if unknown:
-                await self.slurm.nodes.create(_described(name, unknown))
-            await asyncio.sleep(0.5)
+        made = Measured(self, namespace)
+        await made.create_head()
+        return made
 
     async def calls(self) -> dict[str, float]:
         """So far: to the API server by method and resource, to Slurm as one."""
@@ -117,104 +73,132 @@ class Ground:
             found[key] = found.get(key, 0) + float(value)
         return found
 
-    async def until(self, probe: Callable[[], Awaitable[bool]]) -> float:
+    async def until(self, what: str, probe: Callable[[], Awaitable[bool]]) -> float:
+        """Seconds that it took."""
         began = time.monotonic()
-        async with asyncio.timeout(SECONDS):
-            while not await probe():
-                await asyncio.sleep(0.05)
-        return time.monotonic() - began
+        try:
+            async with asyncio.timeout(SECONDS):
+                while not await probe():
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise AssertionError(f"not within {SECONDS:g} s: {what}; the operator's log ends: {self.operator.log('run')[-3000:]}") from None
+        took = time.monotonic() - began
+        self.say(f"{what}: {took:.1f} s")
+        return took
+
+    async def until_created(self, count: int, before: dict[str, float]) -> float:
+        async def created() -> bool:
+            return (await self.calls()).get("POST pods", 0) - before.get("POST pods", 0) >= count
+
+        return await self.until(f"{count} pods were created", created)
 
 
-def _described(nodeset: str, names: list[str]) -> NodeDescription:
-    return NodeDescription(
-        name=compress(names),
-        address="127.0.0.1",
-        cpus=4,
-        boards=1,
-        sockets_per_board=1,
-        cores_per_socket=4,
-        threads_per_core=1,
-        real_memory=4096,
-        features=[nodeset],
-    )
+class Measured(PlayedCluster):
+    """One of the clusters, and how its NodeSets stand."""
+
+    def __init__(self, ground: Ground, namespace: str) -> None:
+        super().__init__(ground.sandbox, ground.kube, namespace)
+
+    async def many(self, name: str, replicas: int) -> None:
+        strategy = {"rollingUpdate": {"maxUnavailable": "100%"}}
+        await self.nodeset(name, replicas=replicas, oversubscribeNode=True, updateStrategy=strategy)
+
+    async def is_ready(self, name: str, count: int) -> bool:
+        found = await self.kube.get(NODESETS, name, self.namespace)
+        status: dict[str, Any] = found.get("status", {})
+        if status.get("observedGeneration") != found["metadata"]["generation"]:
+            return False
+        settled = {one["type"]: one["status"] for one in status.get("conditions", [])}
+        is_so = settled.get("Ready") == "True" and settled.get("Progressing") == "False"
+        return is_so and status.get("readyReplicas") == status.get("updatedReplicas") == status.get("replicas") == count
+
+    async def is_gone(self, name: str) -> bool:
+        try:
+            await self.kube.get(NODESETS, name, self.namespace)
+        except NotFoundError:
+            return True
+        return False
 
 
-async def _measure(sandbox: Sandbox, workers: int, folder: Path) -> list[Row]:
+async def _measure(sandbox: Sandbox, workers: int, rounds: int, folder: Path, say: Callable[[str], None]) -> list[Row]:
     slurm = {"address": sandbox.slurm_server, "fastestPoll": 0.5, "slowestPoll": 2.0}
     (folder / "config.yaml").write_text(yaml.safe_dump({"namespace": "default", "leader": {"elect": False}, "slurm": slurm}))
     operator = Processes("operator", folder)
-    async with Client(from_kubeconfig(sandbox.kubeconfig)) as kube, sandbox.slurm_client() as client, sandbox.kube() as plain:
-        ground = Ground(sandbox, kube, client, operator)
-        await _crds(sandbox, plain)
-        await ground.cluster("one")
+    await install_crds(sandbox)
+    async with Client(from_kubeconfig(sandbox.kubeconfig)) as kube, sandbox.slurm_client() as client:
+        ground = Ground(sandbox, kube, client, operator, say)
         await operator.start_part("run", "--config", str(folder / "config.yaml"), "--kubeconfig", str(sandbox.kubeconfig))
         try:
-            return [*await _one(ground, workers), *await _ten(ground, workers // CLUSTERS)]
+            return [*await _one(ground, workers, rounds), *await _ten(ground, workers // CLUSTERS)]
         finally:
             await operator.stop_all()
 
 
-async def _crds(sandbox: Sandbox, plain: Kube) -> None:
-    command = [sys.executable, "-m", "slinky", "operator", "crds"]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=True, timeout=60)
-    await plain.apply_all(list(yaml.safe_load_all(done.stdout)))
-    for kind in ("controllers", "restapis", "nodesets", "tokens"):
-        await sandbox.until("kube-apiserver", f"{kind} were served", lambda kind=kind: plain.get(f"/apis/{GROUP}/{VERSION}/{kind}"))  # type: ignore[misc]
+async def _one(ground: Ground, workers: int, rounds: int) -> list[Row]:
+    cluster = await ground.cluster("one")
+    await cluster.many("model", 1)
+    async with played_workers(ground.kube, ground.slurm, cluster.namespace):
+        await ground.until("one worker was ready", lambda: cluster.is_ready("model", 1))
+    raws: list[float] = []
+    rates: list[float] = []
+    rows: list[Row] = []
+    for number in range(rounds):
+        raws.append(await _raw_rate(ground, workers))
+        ground.say(f"the API server takes {raws[-1]:.0f} pods/s")
+        name = f"many{number}"
+        before = await ground.calls()
+        await cluster.many(name, workers)
+        rates.append(workers / await ground.until_created(workers, before))
+        async with played_workers(ground.kube, ground.slurm, cluster.namespace):
+            rows = await _rest_of_its_life(ground, cluster, name, workers, before)
+        await ground.kube.delete(NODESETS, name, cluster.namespace)
+        await ground.until(f"{name} was gone", lambda name=name: cluster.is_gone(name))  # type: ignore[misc]
+    return [against(f"a NodeSet of {workers:,} workers, pods created", rates, raws, "pods/s", at_least=0.8), *rows]
 
 
-@asynccontextmanager
-async def _played(ground: Ground, *names: str, count: int) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(ground.play(name, count)) for name in names]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _one(ground: Ground, workers: int) -> list[Row]:
-    await ground.nodeset("one", "model", 1)
-    async with _played(ground, "model", count=1):
-        await ground.until(lambda: _ready(ground, "one", "model", 1))
-    raw = await _raw_rate(ground, workers)
+async def _rest_of_its_life(ground: Ground, cluster: Measured, name: str, workers: int, before: dict[str, float]) -> list[Row]:
+    """From the last pod's creation on."""
+    size = f"a NodeSet of {workers:,} workers"
+    ready = await ground.until(f"{workers} workers were ready", lambda: cluster.is_ready(name, workers))
+    created = await _spent(ground, before, workers)
     before = await ground.calls()
-    await ground.nodeset("one", "many", workers)
-    seconds = await ground.until(lambda: _created(ground, before, workers))
-    async with _played(ground, "many", count=workers):
-        ready = await ground.until(lambda: _ready(ground, "one", "many", workers))
-        spent = {what: (count - before.get(what, 0)) / workers for what, count in (await ground.calls()).items()}
-        await ground.change("one", "many", template={"metadata": {"labels": {"release": "2"}}})
-        updated = await ground.until(lambda: _ready(ground, "one", "many", workers))
-    await ground.change("one", "many", replicas=0)
-    gone = await ground.until(lambda: _ready(ground, "one", "many", 0))
-    rate, size = workers / seconds, f"a NodeSet of {workers:,} workers"
-    to_kubernetes = sum(count for what, count in spent.items() if what != "Slurm")
-    return [
-        Row(f"{size}, pods created", rate, "pods/s", limit=raw, ratio=rate / raw, at_least=0.8),
-        Row(f"{size}, calls to the API server until all are ready", to_kubernetes, "a worker", details=spent),
-        Row(f"{size}, calls to Slurm until all are ready", spent.get("Slurm", 0.0), "a worker"),
+    await cluster.change(name, template={"metadata": {"labels": {"release": "2"}}})
+    updated = await ground.until(f"{workers} workers were replaced", lambda: cluster.is_ready(name, workers))
+    replaced = await _spent(ground, before, workers)
+    before = await ground.calls()
+    await cluster.change(name, replicas=0)
+    gone = await ground.until(f"{workers} workers were gone", lambda: cluster.is_ready(name, 0))
+    left = await _spent(ground, before, workers)
+    rows = [
         Row(f"{size}, from the last pod's creation until all are ready", ready, "s"),
         Row(f"{size}, all drained and replaced", updated, "s"),
         Row(f"{size}, all drained and gone", gone, "s"),
     ]
+    for what, spent in (("created until all are ready", created), ("drained and replaced", replaced), ("drained and gone", left)):
+        to_kubernetes = sum(count for which, count in spent.items() if which != "Slurm")
+        rows.append(Row(f"{size}, calls to the API server, {what}", to_kubernetes, "a worker", details=spent))
+        rows.append(Row(f"{size}, calls to Slurm, {what}", spent.get("Slurm", 0.0), "a worker"))
+    return rows
+
+
+async def _spent(ground: Ground, before: dict[str, float], workers: int) -> dict[str, float]:
+    """Calls since then, a worker."""
+    now = await ground.calls()
+    return {what: round(spent / workers, 4) for what, count in now.items() if (spent := count - before.get(what, 0))}
 
 
 async def _ten(ground: Ground, workers: int) -> list[Row]:
-    names = [f"ten-{number}" for number in range(CLUSTERS)]
-    for name in names:
-        await ground.cluster(name)
+    clusters = [await ground.cluster(f"ten-{number}") for number in range(CLUSTERS)]
     before = await ground.calls()
     began = time.monotonic()
-    await asyncio.gather(*(ground.nodeset(name, f"{name}w", workers) for name in names))
-    await ground.until(lambda: _created(ground, before, workers * CLUSTERS))
-    seconds = time.monotonic() - began
+    await asyncio.gather(*(cluster.many(f"{cluster.namespace}w", workers) for cluster in clusters))
+    seconds = await ground.until_created(workers * CLUSTERS, before)
 
     async def all_ready() -> bool:
-        return all([await _ready(ground, name, f"{name}w", workers) for name in names])
+        return all([await cluster.is_ready(f"{cluster.namespace}w", workers) for cluster in clusters])
 
-    async with _played(ground, *(f"{name}w" for name in names), count=workers):
-        await ground.until(all_ready)
+    async with played_workers(ground.kube, ground.slurm):
+        await ground.until("ten clusters were ready", all_ready)
     what = f"ten clusters at once, {workers} workers each"
     return [
         Row(f"{what}, pods created", workers * CLUSTERS / seconds, "pods/s"),
@@ -222,22 +206,10 @@ async def _ten(ground: Ground, workers: int) -> list[Row]:
     ]
 
 
-async def _created(ground: Ground, before: dict[str, float], count: int) -> bool:
-    return (await ground.calls()).get("POST pods", 0) - before.get("POST pods", 0) >= count
-
-
-async def _ready(ground: Ground, namespace: str, name: str, count: int) -> bool:
-    status = await ground.status(namespace, name)
-    settled = {one["type"]: one["status"] for one in status.get("conditions", [])}
-    is_so = settled.get("Ready") == "True" and settled.get("Progressing") == "False"
-    return is_so and status.get("readyReplicas") == status.get("updatedReplicas") == status.get("replicas") == count
-
-
 async def _raw_rate(ground: Ground, count: int) -> float:
-    """Pods a second that the API server takes in, of a worker's size, from nobody but us. No scheduler sees them."""
+    """Pods a second that the API server takes in, like the operator's workers, while what follows a pod's creation follows these too."""
     [model] = (await ground.kube.list(PODS.untyped, "one", labels="app.kubernetes.io/instance=model")).items
-    spec = {**model["spec"], "schedulerName": "nobody"}
-    spec.pop("nodeName", None)
+    spec = {name: value for name, value in model["spec"].items() if name != "nodeName"}
     meta = {
         "labels": {**model["metadata"]["labels"], "app.kubernetes.io/name": "raw"},
         "annotations": model["metadata"].get("annotations", {}),

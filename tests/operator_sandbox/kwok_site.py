@@ -1,58 +1,40 @@
-"""NodeSets on kwok nodes: the operator as a process, a Controller whose head is the sandbox's own Slurm, and players of slurmd.
+"""NodeSets on kwok nodes, as tests speak of them: the operator as a process, a `PlayedCluster`, external jobs on its workers, and waits for what is to become so."""
 
-A player registers a Slurm node through REST for each worker pod that is ready, as a slurmd would; jobs on them are external ones, which run until somebody ends them.
-"""
-
-import asyncio
-import base64
 import contextlib
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from slinky.kube import NODES, PODS, AlreadyExistsError, Client, Node, NotFoundError, Pod, Resource, from_kubeconfig
-from slinky.operator.kinds import GROUP, VERSION
+from slinky.kube import NODES, PODS, AlreadyExistsError, Client, Node, NotFoundError, Pod, from_kubeconfig
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.operator import install_crds
+from slinky.sandbox.played_cluster import NODESETS, PlayedCluster, played_workers
 from slinky.sandbox.processes import Processes
-from slinky.slurm import JobDescription, NodeDescription, SlurmClient, SlurmError, compress
+from slinky.slurm import JobDescription, SlurmClient, SlurmError
 from slinky.slurm import Node as SlurmNode
 from slinky.slurm import NotFoundError as NoSuchNodeError
 
-__all__ = ["Site", "a_site"]
+__all__ = ["NODESETS", "Site", "a_site"]
 
-NODESETS = Resource(GROUP, VERSION, "nodesets", dict)
 CORDON = "nodeset.slinky.slurm.net/pod-cordon"
 PATIENCE = 90.0
 
 
-class Site:
+class Site(PlayedCluster):
     """One namespace with one cluster."""
 
     def __init__(
         self, sandbox: Sandbox, kube: Client, slurm: SlurmClient, namespace: str, operator: Processes, words: tuple[str, ...]
     ) -> None:
-        self.sandbox, self.kube, self.slurm, self.namespace, self.operator, self._words = sandbox, kube, slurm, namespace, operator, words
+        super().__init__(sandbox, kube, namespace)
+        self.slurm, self.operator, self._words = slurm, operator, words
 
     async def start_operator(self) -> None:
         await self.operator.start_part("run", *self._words)
 
     # Kubernetes
-
-    async def create(self, kind: str, name: str, **spec: Any) -> None:
-        plural = kind.lower() + "s"
-        body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": kind, "metadata": {"name": name, "namespace": self.namespace}, "spec": spec}
-        await self.kube.create(Resource(GROUP, VERSION, plural, dict), body, self.namespace)
-
-    async def nodeset(self, name: str, **spec: Any) -> None:
-        image = {"image": "sandbox/slurmd:1"}
-        await self.create("NodeSet", name, controllerRef={"name": "c"}, slurmd=image, **spec)
-
-    async def change(self, name: str, **spec: Any) -> None:
-        await self.kube.patch(NODESETS, name, {"spec": spec}, self.namespace)
 
     async def condition(self, name: str, kind: str) -> tuple[str, str]:
         """Status and message."""
@@ -115,28 +97,6 @@ class Site:
     async def is_running(self, job_id: int) -> bool:
         return (await self.slurm.jobs.get(job_id)).is_running
 
-    async def play_slurmd(self) -> None:
-        """For ever: each worker that is ready has its node in Slurm."""
-        known: set[str] = set()
-        while True:
-            listed = await self.kube.list(PODS, self.namespace, labels="app.kubernetes.io/name=slurmd")
-            new: dict[str, list[str]] = {}
-            for pod in listed.items:
-                ready = pod.condition("Ready")
-                if (
-                    ready is not None
-                    and ready.status == "True"
-                    and pod.metadata.uid not in known
-                    and pod.metadata.deletion_timestamp is None
-                ):
-                    known.add(pod.metadata.uid)
-                    new.setdefault(pod.metadata.labels["app.kubernetes.io/instance"], []).append(pod.spec.hostname or pod.metadata.name)
-            there = {node.name for node in await self.slurm.nodes.all()} if new else set()
-            for instance, names in new.items():
-                if unknown := [name for name in names if name not in there]:
-                    await self.slurm.nodes.create(_nodes_of(instance, unknown))
-            await asyncio.sleep(0.2)
-
     async def until(self, what: str, probe: Callable[[], Awaitable[object]], seconds: float = PATIENCE) -> None:
         async def is_so() -> bool:
             try:
@@ -186,21 +146,6 @@ class Site:
         return "\n".join([*told, *there, *nodes, self.operator.log("run")[-6000:]])
 
 
-def _nodes_of(instance: str, names: list[str]) -> NodeDescription:
-    """As slurmd tells itself: the NodeSet is a feature."""
-    return NodeDescription(
-        name=compress(sorted(names)),
-        address="127.0.0.1",
-        cpus=4,
-        boards=1,
-        sockets_per_board=1,
-        cores_per_socket=4,
-        threads_per_core=1,
-        real_memory=4096,
-        features=[instance],
-    )
-
-
 @contextlib.asynccontextmanager
 async def a_site(sandbox: Sandbox, namespace: str, folder: Path, *, slurm_url: str = "", **settings: Any) -> AsyncIterator[Site]:
     """The operator runs, for this namespace only, and the cluster's objects are there."""
@@ -217,42 +162,17 @@ async def a_site(sandbox: Sandbox, namespace: str, folder: Path, *, slurm_url: s
     written = {"namespaces": [namespace], "namespace": namespace, "slurm": slurm, "leader": leader, **settings}
     config.write_text(yaml.safe_dump(written))
     words = ("--config", str(config), "--kubeconfig", str(sandbox.kubeconfig))
-    crds = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-m", "slinky", "operator", "crds"], capture_output=True, check=True, timeout=60
-    )
-    async with Client(from_kubeconfig(sandbox.kubeconfig)) as kube, sandbox.slurm_client() as client, sandbox.kube() as plain:
-        documents = list(yaml.safe_load_all(crds.stdout))
-        await plain.apply_all(documents)
+    await install_crds(sandbox)
+    async with Client(from_kubeconfig(sandbox.kubeconfig)) as kube, sandbox.slurm_client() as client:
         site = Site(sandbox, kube, client, namespace, operator, words)
-        for each in ("controllers", "restapis", "nodesets"):
-            await sandbox.until("kube-apiserver", f"{each} were served", lambda each=each: plain.get(f"/apis/{GROUP}/{VERSION}/{each}"))  # type: ignore[misc]
-        await _cluster(site)
+        await site.create_head()
         await site.start_operator()
-        player = asyncio.create_task(site.play_slurmd())
         try:
-            yield site
+            async with played_workers(kube, client, namespace):
+                yield site
         finally:
-            player.cancel()
-            await asyncio.gather(player, return_exceptions=True)
             await operator.stop_all()
             await _tidy(site)
-
-
-async def _cluster(site: Site) -> None:
-    home = site.sandbox.head / "etc/slurm"
-    keys = {"slurm.key": (home / "slurm.key").read_bytes(), "jwt.key": (home / "jwt_hs256.key").read_bytes()}
-    data = {name: base64.b64encode(key).decode() for name, key in keys.items()}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "data": data}
-    await site.kube.raw("POST", f"/api/v1/namespaces/{site.namespace}/secrets", body=secret)
-    await site.create(
-        "Controller",
-        "c",
-        external=True,
-        externalConfig={"host": site.sandbox.record.addresses.head, "port": 6817},
-        slurmKeyRef={"name": "keys", "key": "slurm.key"},
-        jwtKeyRef={"name": "keys", "key": "jwt.key"},
-    )
-    await site.create("RestApi", "c", controllerRef={"name": "c"}, replicas=0)
 
 
 async def _tidy(site: Site) -> None:

@@ -21,7 +21,7 @@ from slinky.sandbox.identity import host_pid
 from slinky.sandbox.images import DAEMONS
 from slinky.sandbox.processes import Processes, free_port
 
-__all__ = ["SandboxOperator", "operator_settings", "sandbox_operator"]
+__all__ = ["SandboxOperator", "install_crds", "operator_settings", "sandbox_operator"]
 
 PARTS = ("admission", "run")
 WORD_SECONDS = 60.0
@@ -70,33 +70,35 @@ class SandboxOperator(Processes):
         kubeconfig = str(self.kubeconfigs.get(part, self._kubeconfig))
         await self.start_part(part, "--config", str(self.config), "--kubeconfig", kubeconfig)
 
-    async def install(self, sandbox: Sandbox) -> None:
-        """The CRDs, as of this checkout, served when this is done."""
-        async with sandbox.kube() as kube:
-            crds = list(yaml.safe_load_all(await self._say("crds")))
-            await kube.apply_all(crds)
-            for crd in crds:
-                path = f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}/{crd['spec']['names']['plural']}"
-                await sandbox.until("kube-apiserver", f"{path} was served", lambda path=path: kube.get(path))  # type: ignore[misc]
-
     async def end(self) -> None:
         """All that runs; and the webhook configuration."""
         await self.stop_all()
-        await self._say("webhooks", "--delete", "--config", str(self.config), "--kubeconfig", str(self._kubeconfig))
+        await _said("webhooks", "--delete", "--config", str(self.config), "--kubeconfig", str(self._kubeconfig))
 
-    async def _say(self, *words: str) -> str:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "slinky", "operator", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        try:
-            async with asyncio.timeout(WORD_SECONDS):
-                out, wrong = await process.communicate()
-        except TimeoutError:
-            process.kill()
-            raise SandboxError(f"slinky operator {words[0]} did not end within {WORD_SECONDS:g} s") from None
-        if process.returncode:
-            raise SandboxError(f"slinky operator {words[0]} ended with {process.returncode}: {wrong.decode()[-2000:]}")
-        return out.decode()
+
+async def install_crds(sandbox: Sandbox) -> None:
+    """As of this checkout, served when this is done."""
+    async with sandbox.kube() as kube:
+        crds = list(yaml.safe_load_all(await _said("crds")))
+        await kube.apply_all(crds)
+        for crd in crds:
+            path = f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}/{crd['spec']['names']['plural']}"
+            await sandbox.until("kube-apiserver", f"{path} was served", lambda path=path: kube.get(path))  # type: ignore[misc]
+
+
+async def _said(*words: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "slinky", "operator", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(WORD_SECONDS):
+            out, wrong = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        raise SandboxError(f"slinky operator {words[0]} did not end within {WORD_SECONDS:g} s") from None
+    if process.returncode:
+        raise SandboxError(f"slinky operator {words[0]} ended with {process.returncode}: {wrong.decode()[-2000:]}")
+    return out.decode()
 
 
 @asynccontextmanager
@@ -107,7 +109,7 @@ async def sandbox_operator(
     holder = host_pid(sandbox.record.keeper, (await sandbox.link.holders())["head"])
     operator = SandboxOperator(sandbox, holder, operator_settings(sandbox, **settings), folder)
     try:
-        await operator.install(sandbox)
+        await install_crds(sandbox)
         for part in parts:
             await operator.start(part)
         yield operator
