@@ -410,7 +410,8 @@ async def test_nodes_are_made_and_removed(slurm: SlurmClient, sandbox: Sandbox) 
         with pytest.raises(AlreadyDoneError):
             await slurm.nodes.create(plain)
     finally:
-        for name in ("made-1", "made-2", "made-3", "gpu-1", "gpu-2"):
+        await slurm.nodes.delete(["made-1", "made-2", "made-3"])
+        for name in ("gpu-1", "gpu-2"):
             await slurm.nodes.delete(name)
     with pytest.raises(NotFoundError):
         await slurm.nodes.delete("made-1")

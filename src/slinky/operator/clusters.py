@@ -24,7 +24,8 @@ BACKOFF = Backoff(first=0.5, most=4.0)
 CONNECTIONS = 8
 SHARE = 0.1  # of the time, at most, that is spent looking
 
-Changed = Callable[[frozenset[str]], None]
+Changed = Callable[[frozenset[str], Mapping[str, Node]], None]
+AnyChanged = Callable[[Key, frozenset[str], Mapping[str, Node]], None]
 
 
 def changed_names(before: Mapping[str, Node], after: Mapping[str, Node]) -> frozenset[str]:
@@ -82,7 +83,7 @@ class Cluster:
         return not self.problem and time.monotonic() - self.seen_at <= self._settings.current_seconds
 
     def on_change(self, callback: Changed) -> Callable[[], None]:
-        """`callback(names)` after each look that shows something new. Returns the end of it."""
+        """`callback(names, before)` after each look that shows something new: whom, and all nodes as they were. Returns the end of it."""
         self._subscribers.append(callback)
         return lambda: self._subscribers.remove(callback) if callback in self._subscribers else None
 
@@ -114,7 +115,7 @@ class Cluster:
         names = changed_names(before, after)
         if names:
             for callback in tuple(self._subscribers):
-                callback(names)
+                callback(names, before)
 
     def _stands(self, problem: str) -> None:
         changed = bool(problem) != bool(self.problem)
@@ -158,13 +159,13 @@ class Cluster:
 
 
 class Clusters:
-    """By Controller. `on_change(callback)`: `callback(key, names)` for any cluster; `on_standing(callback)`: `callback(key)` when one came, went, or is there again."""
+    """By Controller. `on_change(callback)`: `callback(key, names, before)` for any cluster; `on_standing(callback)`: `callback(key)` when one came, went, or is there again."""
 
     def __init__(self, settings: SlurmSettings, observer: Observer | None = None) -> None:
         self._settings = settings
         self._observer = observer
         self._held: dict[Key, tuple[str, Cluster]] = {}
-        self._changed: list[Callable[[Key, frozenset[str]], None]] = []
+        self._changed: list[AnyChanged] = []
         self._standing: list[Callable[[Key], None]] = []
 
     def get(self, namespace: str, controller: str) -> Cluster | None:
@@ -174,7 +175,7 @@ class Clusters:
     def __iter__(self) -> Iterator[Cluster]:
         return iter([cluster for _, cluster in self._held.values()])
 
-    def on_change(self, callback: Callable[[Key, frozenset[str]], None]) -> Callable[[], None]:
+    def on_change(self, callback: AnyChanged) -> Callable[[], None]:
         self._changed.append(callback)
         return lambda: self._changed.remove(callback) if callback in self._changed else None
 
@@ -192,7 +193,7 @@ class Clusters:
             await self.drop(key)
         cluster = Cluster(key, address, jwt_key, self._settings, self._observer)
         self._held[key] = (mark, cluster)
-        cluster.on_change(lambda names: self._tell(key, names))
+        cluster.on_change(lambda names, before: self._tell(key, names, before))
         cluster.on_standing(lambda: self._stands(key))
         cluster.start()
         log.info("Slurm of %s is at %s", key, address)
@@ -210,9 +211,9 @@ class Clusters:
         for key in list(self._held):
             await self.drop(key)
 
-    def _tell(self, key: Key, names: frozenset[str]) -> None:
+    def _tell(self, key: Key, names: frozenset[str], before: Mapping[str, Node]) -> None:
         for callback in tuple(self._changed):
-            callback(key, names)
+            callback(key, names, before)
 
     def _stands(self, key: Key) -> None:
         for callback in tuple(self._standing):

@@ -69,7 +69,7 @@ class Passes:
             *(followed.subscribe(self._child_changed, replay=False) for followed in watches.children.values()),
             watches.pods.subscribe(self._pod_changed, replay=False),
             self._site.clusters.on_standing(self._slurm_changed),
-            self._site.clusters.on_change(lambda key, _names: self.reconfiguring.nodes_changed(key)),
+            self._site.clusters.on_change(lambda key, _names, _before: self.reconfiguring.nodes_changed(key)),
         ]
         watches.files.changed, watches.came = self._file_changed, self._kind_came
         try:

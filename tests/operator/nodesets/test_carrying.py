@@ -8,7 +8,7 @@ import pytest
 
 from slinky.kube import AlreadyExistsError, ConflictError, Pod
 from slinky.kube.errors import Status
-from slinky.operator.nodesets.acts import Act, CreatePod, DeletePod, Drain, Resume, SetTopology
+from slinky.operator.nodesets.acts import Act, CreatePod, DeletePod, DeleteSlurmNode, Drain, Resume, SetTopology
 from slinky.operator.nodesets.carrying import Carrier
 from slinky.operator.nodesets.memory import REFUSED_SECONDS, UNSEEN_SECONDS, Memory
 from slinky.operator.nodesets.slurm_marks import refusal_of
@@ -45,6 +45,9 @@ class FakeNodes:
 
     async def update(self, names: Any, _change: Any) -> None:
         await self._take("update", names)
+
+    async def delete(self, names: Any) -> None:
+        await self._take("delete", [names] if isinstance(names, str) else names)
 
 
 class FakeSlurmClient:
@@ -161,6 +164,17 @@ async def test_what_slurm_refuses_is_said_and_not_asked_again_at_once() -> None:
     now = time.monotonic()
     assert memory.lately_refused(now) == {refusal_of(act)}
     assert memory.lately_refused(now + REFUSED_SECONDS + 1) == frozenset()
+
+
+async def test_records_are_deleted_in_one_request_but_those_that_an_admin_took_and_one_by_one_where_one_is_refused() -> None:
+    acts = [DeleteSlurmNode(f"workers-{number}", renewed=True) for number in (0, 1, 2, 10)]
+    seen = [in_slurm(act.name, "IDLE", "DRAIN", reason="bad disk" if act.name == "workers-1" else OURS) for act in acts]
+    content, refusing = FakeCluster(seen), FakeCluster(seen, refuses=True)
+    await carried(*acts, cluster=content)
+    assert content.nodes_told.told == [("delete", "workers-0", "workers-10", "workers-2")]
+    carrier = await carried(*acts, cluster=refusing)
+    assert {one.reason for one in carrier.problems} == {"SlurmRefuses"}
+    assert len(carrier.problems) == 3
 
 
 async def test_a_name_that_is_another_ones_is_said_and_one_of_our_own_is_no_trouble() -> None:

@@ -39,12 +39,14 @@ from slinky.operator.nodesets.acts import (
     SetConditions,
     SetFeatures,
     SetTopology,
+    in_order,
 )
 from slinky.operator.nodesets.drains import is_out_of_use
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.slurm_marks import is_nobodys, refusal_of
 from slinky.operator.trouble import Trouble
 from slinky.slurm import NodeChange, RefusedError, SlurmError
+from slinky.slurm import NotFoundError as NoSuchNodeError
 
 __all__ = ["Carrier"]
 
@@ -53,6 +55,7 @@ log = logging.getLogger(__name__)
 A = TypeVar("A")
 OF_SLURM = (Drain, Resume, SetComment, SetTopology, SetFeatures, DeleteSlurmNode)
 SLURM_AT_ONCE = 8
+RECORDS_AT_ONCE = 200  # that are deleted; their names are in the request's path
 
 Make = Callable[[CreatePod], dict[str, Any]]
 MakeClaim = Callable[[CreateClaim], dict[str, Any]]
@@ -90,7 +93,10 @@ class Carrier:
             return
         if any(isinstance(act, Drain | Resume | DeleteSlurmNode) for act in acts) and not await self._has_looked(cluster):
             return
-        await asyncio.gather(*(self._tell_slurm(act) for act in acts))
+        records = [act for act in acts if isinstance(act, DeleteSlurmNode)]
+        await asyncio.gather(
+            *(self._tell_slurm(act) for act in acts if not isinstance(act, DeleteSlurmNode)), self._delete_records(cluster, records)
+        )
         with suppress(SlurmError):
             await cluster.look()  # so that the next pass sees it
 
@@ -120,10 +126,30 @@ class Carrier:
                 await nodes.update(names, NodeChange(topology_str=topology))
             case SetFeatures(names, available, active):
                 await nodes.update(names, NodeChange(features=list(available), features_act=list(active)))
-            case DeleteSlurmNode(name, renewed):
-                node = self._cluster.nodes.get(name)
-                if node is not None and (not renewed or (is_nobodys(node) and not node.is_busy)):
+            case DeleteSlurmNode(name, _):
+                with suppress(NoSuchNodeError):
                     await nodes.delete(name)
+
+    async def _delete_records(self, cluster: Cluster, acts: Sequence[DeleteSlurmNode]) -> None:
+        """Many in one request, as slurmctld makes its tables anew for each; where one of them is refused, each by itself."""
+
+        def may_go(act: DeleteSlurmNode) -> bool:
+            node = cluster.nodes.get(act.name)
+            return node is not None and (not act.renewed or (is_nobodys(node) and not node.is_busy))
+
+        by_name = {act.name: act for act in acts if may_go(act)}
+        names = in_order(by_name)
+        for start in range(0, len(names), RECORDS_AT_ONCE):
+            part = names[start : start + RECORDS_AT_ONCE]
+            if not self._may_act():
+                return
+            try:
+                await cluster.slurm.nodes.delete(part)
+            except RefusedError:
+                await asyncio.gather(*(self._tell_slurm(by_name[name]) for name in part))
+            except SlurmError as error:
+                self.problems.append(Trouble("SlurmNotAnswering", f"Slurm does not answer: {error}"))
+                return
 
     def _is_anothers(self, name: str) -> bool:
         """Drained or down by somebody else's word: an administrator may have been first."""

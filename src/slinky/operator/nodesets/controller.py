@@ -7,14 +7,26 @@ What must stay true: all that a pass decides comes from one snapshot; changes th
 import datetime as dt
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from slinky.kube import CLAIMS, AlreadyExistsError, Backoff, ConflictError, Key, KubeMetrics, Node, NotFoundError, Pod, WorkQueue
+from slinky.kube import (
+    CLAIMS,
+    AlreadyExistsError,
+    Backoff,
+    ConflictError,
+    Key,
+    KubeMetrics,
+    Node,
+    NotFoundError,
+    PersistentVolumeClaim,
+    Pod,
+    WorkQueue,
+)
 from slinky.operator.applying import ApplyError
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import Owner
@@ -143,16 +155,21 @@ class NodeSets:
         await self._site.kube.patch(NODESETS, meta.name, body, meta.namespace)
 
     async def _keep_history(self, snapshot: Snapshot) -> None:
+        """Once for each change of what is made or in use."""
         kube, nodeset = self._site.kube, snapshot.nodeset
-        namespace = nodeset.metadata.namespace
+        namespace, memory = nodeset.metadata.namespace, self._memories[nodeset.metadata.uid]
+        in_use = frozenset(worker.revision for worker in snapshot.workers)
+        present = (snapshot.revision, in_use, nodeset.spec.revision_history_limit)
+        if memory.history_kept == present:
+            return
         held = (await kube.list(REVISIONS, namespace, labels=selector_text(nodeset))).items
         if made := new_revision(nodeset, snapshot.revision, held):
             with suppress(AlreadyExistsError):
                 await kube.create(REVISIONS, made, namespace)
-        in_use = {worker.revision for worker in snapshot.workers}
         for gone in surplus_revisions(held, snapshot.revision, in_use, nodeset.spec.revision_history_limit):
             with suppress(NotFoundError, ConflictError):
                 await kube.delete(REVISIONS, gone.metadata.name, namespace, uid=gone.metadata.uid)
+        memory.history_kept = present
 
     # What is so
 
@@ -177,9 +194,19 @@ class NodeSets:
             propagated=tuple(self._site.settings.propagated_node_conditions),
         )
         if nodeset.spec.volume_claim_templates:
-            listed = await self._site.kube.list(CLAIMS, meta.namespace, labels=selector_text(nodeset))
-            snapshot = replace(snapshot, claims={claim.metadata.name: claim for claim in listed.items})
+            snapshot = replace(snapshot, claims=await self._claims(nodeset, memory, frozenset(pods)))
         return replace(snapshot, slurm=await self._with_jobs(snapshot, controller, hearing))
+
+    async def _claims(self, nodeset: NodeSet, memory: Memory, pods: frozenset[str]) -> Mapping[str, PersistentVolumeClaim]:
+        """Listed anew where pods came or went since, or some are to come."""
+        of = (pods, nodeset.metadata.generation)
+        is_complete = not nodeset.spec.is_daemon_set and len(pods) >= nodeset.spec.replicas
+        found = memory.claims(of, time.monotonic()) if is_complete else None
+        if found is None:
+            listed = await self._site.kube.list(CLAIMS, nodeset.metadata.namespace, labels=selector_text(nodeset))
+            found = {claim.metadata.name: claim for claim in listed.items}
+            memory.listed(of, found, time.monotonic())
+        return found
 
     def _nodes(self, nodeset: NodeSet, pods: Iterable[Pod]) -> dict[str, Node]:
         nodes = self._site.watches.nodes

@@ -1,14 +1,17 @@
-"""What was just done and is not seen yet, of one NodeSet: pods created and deleted, and what Slurm refused.
+"""What was just done and is not seen yet, of one NodeSet: pods created and deleted, and what Slurm refused; and what was looked up lately, so that it is not asked for in each of many passes.
 
 What must stay true: nothing is remembered for ever: what does not show within its time is forgotten, so that a watch that lost something can never hold a NodeSet up; doing it again does no harm.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Hashable, Mapping
+
+from slinky.kube import PersistentVolumeClaim
 
 __all__ = ["Memory"]
 
 UNSEEN_SECONDS = 30.0
 REFUSED_SECONDS = 300.0
+CLAIMS_SECONDS = 10.0
 
 
 class Memory:
@@ -16,6 +19,8 @@ class Memory:
         self._created: dict[str, float] = {}  # name → until when it counts
         self._deleted: dict[str, float] = {}  # uid
         self._refused: dict[str, float] = {}
+        self._claims: tuple[Hashable, float, Mapping[str, PersistentVolumeClaim]] | None = None
+        self.history_kept: Hashable = None  # for which revisions earlier templates were put in order last
 
     def created(self, name: str, now: float) -> None:
         self._created[name] = now + UNSEEN_SECONDS
@@ -39,6 +44,13 @@ class Memory:
     def lately_refused(self, now: float) -> frozenset[str]:
         self._refused = {what: until for what, until in self._refused.items() if until > now}
         return frozenset(self._refused)
+
+    def claims(self, of: Hashable, now: float) -> Mapping[str, PersistentVolumeClaim] | None:
+        """As they were last listed for the same pods; None where that is long ago."""
+        return self._claims[2] if self._claims is not None and self._claims[0] == of and now < self._claims[1] else None
+
+    def listed(self, of: Hashable, claims: Mapping[str, PersistentVolumeClaim], now: float) -> None:
+        self._claims = (of, now + CLAIMS_SECONDS, claims)
 
     @property
     def is_waiting(self) -> bool:

@@ -3,15 +3,17 @@
 In: changes from caches and clusters. Out: keys in the queue. What must stay true: no change that bears on a NodeSet is missed; a thousand changes within a moment make one turn.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from slinky.kube import Change, Key, Node, Pod, WorkQueue
 from slinky.operator.kinds import Written
+from slinky.operator.nodesets.slurm_marks import pod_info
 from slinky.operator.nodesets.snapshot import slurm_name
 from slinky.operator.relations import controller_of
 from slinky.operator.site import Site
+from slinky.slurm import Node as SlurmNode
 
-__all__ = ["Waking"]
+__all__ = ["Waking", "owners_of"]
 
 TOGETHER_SECONDS = 0.2  # changes within so long are looked at together
 
@@ -81,16 +83,22 @@ class Waking:
             if found.spec.get("scalingMode") == "DaemonSet" or found.spec.get("pinToNode"):
                 self._soon(found.key)
 
-    def _slurm(self, cluster: Key, names: frozenset[str]) -> None:
-        pods = self._site.watches.pods
-        homeless = False
+    def _slurm(self, cluster: Key, names: frozenset[str], before: Mapping[str, SlurmNode]) -> None:
+        pods, held = self._site.watches.pods, self._site.clusters.get(*cluster)
+        after: Mapping[str, SlurmNode] = held.nodes if held is not None else {}
         for name in names:
             found = pods.by_index(self.BY_NAME, f"{cluster.namespace}/{name}")
-            homeless = homeless or not found
             for pod in found:
                 self._soon(Key(cluster.namespace, _nodeset_of(pod)))
-        if homeless:  # a record without a pod: of one that is deleted, or of a Kubernetes node that is gone
-            self._cluster(cluster)
+            if not found:
+                for key in owners_of(before.get(name), after.get(name)):
+                    self._soon(key)
+
+
+def owners_of(*records: SlurmNode | None) -> Iterable[Key]:
+    """NodeSets of which a record without a pod says that it is theirs: of one that is deleted, of a pod that is to come again, of a Kubernetes node that is gone. All other nodes of the cluster are none of ours."""
+    infos = (pod_info(node.comment) for node in records if node is not None)
+    return {Key(info.namespace, info.nodeset_name) for info in infos if info is not None}
 
 
 def _tells_more(old: Written, new: Written) -> bool:
