@@ -3,7 +3,7 @@
 import pytest
 
 from slinky.operator.nodesets import marks
-from slinky.operator.nodesets.acts import ChangePod, CreatePod, DeletePod, DeleteSlurmNode, Drain, Resume, Tell
+from slinky.operator.nodesets.acts import ChangePod, CreatePod, DeletePod, DeleteSlurmNode, Drain, Resume, SetConditions, Tell
 from slinky.operator.nodesets.plan import JobsNeeded, jobs_needed, plan
 from slinky.slurm import Node as SlurmNode
 from tests.operator.nodesets.scene import a_job, a_node, a_nodeset, a_pod, ago, cordoned, in_slurm, names, only, scene
@@ -217,3 +217,13 @@ def test_a_record_of_a_pod_that_was_goes_before_its_name_comes_again_unless_an_a
     acts = plan(scene(a_nodeset(replicas=1), [], [in_slurm("workers-0", *states, reason=reason, comment=comment)]))
     assert bool(only(acts, DeleteSlurmNode)) is renewed
     assert names(acts, CreatePod) == ([] if renewed else ["workers-0"])  # its slurmd's own record must not be the one that goes
+
+
+def test_a_pod_that_goes_now_is_not_written_to_before() -> None:
+    acts = plan(
+        scene(
+            a_nodeset(replicas=0), [a_pod(0, annotations=cordoned("scale-in"))], [in_slurm("workers-0", "IDLE", "DRAIN", reason=SCALED_IN)]
+        )
+    )
+    assert names(acts, DeletePod) == ["workers-0"]
+    assert [*only(acts, ChangePod), *only(acts, SetConditions)] == []

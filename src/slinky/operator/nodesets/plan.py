@@ -34,13 +34,15 @@ def plan(snapshot: Snapshot) -> list[Act]:
     words = {worker.uid: may_go(worker, snapshot, cause) for worker in snapshot.workers if (cause := choice.going.get(worker.uid))}
     renewed = dict(renewals(snapshot, choice.missing))
     missing = [pod for pod in choice.missing if pod not in renewed]  # who comes before its old record is gone would lose the new one
+    departures = list(_departures(snapshot, choice, words))
+    gone = {act.uid for act in departures if isinstance(act, DeletePod)}
+    written = [act for act in (*pod_marks(snapshot, choice), *pod_conditions(snapshot)) if isinstance(act, Tell) or act.uid not in gone]
     return [
         *cordons(snapshot, choice),
         *slurm_marks(snapshot),
         *renewed.values(),
-        *pod_marks(snapshot, choice),
-        *pod_conditions(snapshot),
-        *_departures(snapshot, choice, words),
+        *written,
+        *departures,
         *claims(snapshot, missing),
         *missing,
         *(last_acts(snapshot) if snapshot.is_being_deleted else ()),
