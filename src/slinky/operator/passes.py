@@ -27,7 +27,7 @@ from slinky.operator.tokens import TokenKeeper
 from slinky.operator.trouble import Trouble
 from slinky.operator.watching import Followed
 
-__all__ = ["Passes"]
+__all__ = ["Passes", "is_only_status"]
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +97,8 @@ class Passes:
         return self._site.watches.kinds[kind].list(namespace)
 
     def _child_changed(self, change: Change[Any]) -> None:
+        if is_only_status(change.old, change.new):
+            return
         found: KubeObject | None = change.new or change.old
         owner = found.metadata.controller if found is not None else None
         if found is not None and owner is not None and owner.api_version.startswith(GROUP):
@@ -193,7 +195,14 @@ class Passes:
         await self._site.statuses.say(place.kind, found, broken(reason, message, ready=ready))
 
 
-def _says_the_same(old: Written, new: Written) -> bool:
+def is_only_status(old: KubeObject | None, new: KubeObject | None) -> bool:
+    """Of a child whose status nobody here reads: Kubernetes writes the workers' budget anew with each worker that comes or goes."""
+    if type(new) is not KubeObject or old is None or not new.metadata.generation:
+        return False
+    return _says_the_same(old, new) and old.metadata.owner_references == new.metadata.owner_references
+
+
+def _says_the_same(old: KubeObject, new: KubeObject) -> bool:
     """A status of our own that was written is no news."""
     return (
         old.metadata.generation == new.metadata.generation
