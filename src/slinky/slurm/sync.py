@@ -192,9 +192,9 @@ class Nodes:
         """Back in use, from drained or down. Where one of several was in use already, Slurm does it for the others and refuses all the same (2180)."""
         self._portal.run(self._inner.resume(names))
 
-    def delete(self, name: str) -> None:
-        """Remove a run-time node. Not while a live job names it in `excluded_nodes`: Slurm then refuses every update of that job."""
-        self._portal.run(self._inner.delete(name))
+    def delete(self, names: str | Iterable[str]) -> None:
+        """Remove a run-time node, or several in one request: slurmctld makes its tables anew for each request. Where one of several is refused, the others are gone all the same. Not while a live job names one in `excluded_nodes`: Slurm then refuses every update of that job."""
+        self._portal.run(self._inner.delete(names))
 
     def since(self, update_time: int) -> tuple[list[Node] | None, int]:
         """All nodes, or None where nothing changed since the last answer, whose second value is `update_time`; 0 asks for all."""
