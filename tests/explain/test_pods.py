@@ -67,6 +67,11 @@ CASES: dict[str, tuple[Facts, str, str]] = {
         "999 CPUs",
         "ask for less",
     ),
+    "pod-nowhere": (
+        facts({"pod": pod(standing=("Parked", "Kubernetes would take it on none of the 4 nodes of partition bridge: zone is not b"))}),
+        "none of the 4 nodes",
+        "nodeSelector",
+    ),
     "pod-not-allowed": (
         facts({"pod": pod(standing=("Parked", "annotation x is 'ai', and namespace team may name physics"))}),
         "may name physics",

@@ -61,6 +61,7 @@ _ENTRIES = (
     Entry("pod-qos-refused", "pod", ERROR, "Slurm does not take the job: that QoS does not exist, or the account may not use it.", "name another QoS ({key}), or allow it: sacctmgr modify account … set qos+=…"),
     Entry("pod-partition-unknown", "pod", ERROR, "Slurm does not take the job: there is no such partition, or the account may not use it.", "name another partition ({key}); there is {partitions}"),
     Entry("pod-too-large", "pod", ERROR, "No node of its partition could ever hold it.", "ask for less, or for another partition; `slinky translate` shows what is asked of a node"),
+    Entry("pod-nowhere", "pod", ERROR, "Kubernetes would take it on no node of its partition.", "change its nodeSelector, affinity, tolerations or volumes, or the nodes' labels and taints (docs/bridge-eligibility.md)"),
     Entry("pod-not-allowed", "pod", ERROR, "The site's policy does not allow what the pod's annotations say.", "take the annotation off, or have policy of the bridge's configuration allow it for namespace {namespace}"),
     Entry("pod-parked", "pod", ERROR, "The job is refused; it is tried again after a minute, then more and more rarely.", "mend what the message names; the pod need not be made anew"),
     Entry("pod-window", "pod", NOTE, "Enough jobs of its namespace, or of all, wait in Slurm already.", "wait, or raise windows.namespace ({window}) or windows.total ({total}), or the rule's window"),

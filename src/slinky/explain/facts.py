@@ -4,6 +4,7 @@ What must stay true: nothing in here asks anybody; what could not be read is tol
 """
 
 import datetime as dt
+from collections.abc import Mapping
 
 import msgspec
 
@@ -36,7 +37,7 @@ class KubeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlurmFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """`jobs` is the job that was asked for, all its parts; `asked` its id. `queue` are all jobs that wait or run, None where they were too many to be read."""
+    """`jobs` is the job that was asked for, all its parts; `asked` its id. `queue` are all jobs that wait or run, None where they were too many to be read; for an overview, some of them, with the `counts` of all by state."""
 
     troubles: tuple[Finding, ...] = ()
     unread: frozenset[str] = frozenset()
@@ -44,6 +45,7 @@ class SlurmFacts(msgspec.Struct, frozen=True, kw_only=True):
     asked: int = 0
     jobs: tuple[Job, ...] = ()
     queue: tuple[Job, ...] | None = None
+    counts: Mapping[str, int] = msgspec.field(default_factory=dict)
     partitions: tuple[Partition, ...] = ()
     nodes: tuple[Node, ...] = ()
     reservations: tuple[Reservation, ...] = ()

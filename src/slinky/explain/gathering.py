@@ -5,22 +5,24 @@ Comes in: who is asked about, the settings, how Kubernetes is reached. Goes out:
 
 import asyncio
 import datetime as dt
+from collections import Counter
 
 import msgspec
 
 from slinky.bridge.keys import JOB_ID
 from slinky.bridge.settings import Settings
-from slinky.explain.asking import AskKube, AskSlurm
+from slinky.explain.asking import SECONDS, AskKube, AskSlurm
 from slinky.explain.facts import Facts, KubeFacts, SlurmFacts, in_slurm
 from slinky.explain.pods import job_of
 from slinky.explain.troubles import controller_trouble
 from slinky.kube import EVENTS, LEASES, NAMESPACES, NODES, PODS, Access, Client, Event, Lease, Namespace, Pod
 from slinky.kube import NotFoundError as KubeNotFoundError
-from slinky.slurm import Job, NotFoundError, SlurmClient
+from slinky.slurm import Job, NotFoundError, SlurmClient, UnavailableError
 
 __all__ = ["gather_all", "gather_job", "gather_node", "gather_pod", "gather_queue", "lease_of", "live_jobs"]
 
-MOST_QUEUED = 3000  # jobs in Slurm, above which nobody reads all records to tell who goes first
+MOST_QUEUED = 1000  # jobs in Slurm, above which nobody reads all records (8 to 27 KB each) to tell who goes first
+SHOWN = 40  # jobs of an overview that are read one by one where there are more
 
 
 async def gather_pod(settings: Settings, access: Access | Exception, namespace: str, name: str) -> Facts:
@@ -83,8 +85,15 @@ async def gather_all(settings: Settings, access: Access | Exception) -> Facts:
         listing, lease, found = await asyncio.gather(
             kube.ask("pods", lambda client: client.list(PODS, labels=JOB_ID), None),
             kube.ask("lease", lambda client: lease_of(client, settings), None),
-            _slurm(slurm, 0, whole=True),
+            _slurm(slurm, 0, queue=False),
         )
+        nobody: tuple[dict[str, int], tuple[Job, ...] | None] = ({}, None)
+        if "nodes" not in found.unread:
+            counts, queue = await slurm.ask("queue", _overview, nobody)
+            told = {"queue": queue, "counts": counts, "troubles": tuple(slurm.troubles), "unread": frozenset(slurm.unread)}
+            found = msgspec.structs.replace(found, **told)
+        else:
+            found = msgspec.structs.replace(found, unread=found.unread | {"queue"})
         pods = tuple(listing.items) if listing else ()
         facts = KubeFacts(troubles=tuple(kube.troubles), unread=frozenset(kube.unread), pods=pods, lease=lease)
         return Facts(now=_now(), settings=settings, kube=facts, slurm=found)
@@ -130,10 +139,26 @@ async def _slurm(slurm: AskSlurm, job_id: int, *, queue: bool = True, whole: boo
 
 
 async def live_jobs(client: SlurmClient) -> tuple[Job, ...] | None:
-    """Those that wait or run; None where they are too many."""
+    """Those that wait or run; None where they are too many, or take too long."""
     if len(await client.jobs.states()) > MOST_QUEUED:
         return None
-    return tuple([job async for job in client.jobs.stream() if not job.is_finished])
+    try:
+        async with asyncio.timeout(SECONDS * 0.8):
+            return tuple([job async for job in client.jobs.stream() if not job.is_finished])
+    except (TimeoutError, UnavailableError):
+        return None
+
+
+async def _overview(client: SlurmClient) -> tuple[dict[str, int], tuple[Job, ...]]:
+    """How many there are in each state, and all of them, or the latest of those that run and the oldest of those that wait."""
+    alive = [status for status in await client.jobs.states() if not status.is_finished]
+    counts = dict(Counter(str(status.state) for status in alive))
+    if len(alive) <= SHOWN or (found := await live_jobs(client)) is None:
+        waiting = sorted(status.job_id for status in alive if status.is_pending)[: SHOWN // 2]
+        others = sorted((status.job_id for status in alive if not status.is_pending), reverse=True)[: SHOWN - len(waiting)]
+        parts = await asyncio.gather(*(_job(client, job_id) for job_id in dict.fromkeys((*others, *waiting))))
+        found = tuple({job.job_id: job for part in parts for job in part}.values())
+    return counts, found
 
 
 async def _job(client: SlurmClient, job_id: int) -> tuple[Job, ...]:

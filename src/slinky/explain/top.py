@@ -4,7 +4,7 @@ Pure. Comes in: `Facts` of both sides. Goes out: something that rich can draw, c
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -33,15 +33,18 @@ def view(facts: Facts, height: int = 40) -> RenderableType:
 
 def _parts(facts: Facts) -> Iterator[RenderableType]:
     queue, pods = facts.slurm.queue, facts.kube.pods
-    counts = Counter(str(job.state) for job in queue or ())
-    nothing = "none" if queue is not None else "too many to be shown" if facts.slurm.knows("queue") else "not known"
-    jobs = ", ".join(f"{count} {state.lower()}" for state, count in counts.most_common()) or nothing
+    nothing = "none" if queue is not None else "not known"
+    jobs = ", ".join(f"{count} {state.lower()}" for state, count in sorted(_counts(facts).items(), key=lambda each: -each[1])) or nothing
     phases = ", ".join(f"{count} {phase.lower()}" for phase, count in Counter(pod.status.phase for pod in pods).most_common()) or "none"
     holder = facts.kube.lease.spec.holder_identity if facts.kube.lease and is_held(facts.kube.lease, facts.now) else ""
     leads = f"led by {holder}" if holder else "nobody leads" if facts.kube.knows("lease") else "not known"
     yield Text(f"{facts.now:%H:%M:%S} UTC   jobs: {jobs}   pods with a job: {phases}   bridge: {leads}", no_wrap=True, overflow="ellipsis")
     for trouble in facts.troubles:
         yield Text(f"{trouble.code}: {trouble.seen}", style="bold red", no_wrap=True, overflow="ellipsis")
+
+
+def _counts(facts: Facts) -> Mapping[str, int]:
+    return facts.slurm.counts or Counter(str(job.state) for job in facts.slurm.queue or ())
 
 
 def _groups(nodes: Iterable[Node]) -> dict[str, list[Node]]:
@@ -103,8 +106,9 @@ def _queue(facts: Facts, rows: int) -> RenderableType:
             job.nodes if not job.is_pending else job.state_reason,
             _pods(pods.get(job.job_id, ())),
         )
-    left = f", {len(jobs) - rows} more" if len(jobs) > rows else ""
-    return Panel(table, title=f"queue ({len(jobs)} jobs{left})", title_align="left")
+    total, shown = sum(_counts(facts).values()), min(rows, len(jobs))
+    left = f", {total - shown} more" if total > shown else ""
+    return Panel(table, title=f"queue ({total} jobs{left})", title_align="left")
 
 
 def _order(job: Job) -> tuple[bool, int, int]:
