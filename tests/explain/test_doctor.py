@@ -33,14 +33,17 @@ CONF = {
 
 
 def webhooks(settings: Settings = SETTINGS, authorities: bytes = ISSUED.authorities, **more: Any) -> Webhooks:
-    wanted = {kind: document for kind, (_, document) in zip(("mutating", "validating"), configurations(settings), strict=True)}
+    """As the webhook wrote them, which knows who the bridge is, and as the API server fills them in."""
+    kinds = ("mutating", "validating")
+    wanted = {kind: document for kind, (_, document) in zip(kinds, configurations(settings), strict=True)}
+    written = {kind: document for kind, (_, document) in zip(kinds, configurations(settings, frozenset({"bridge"})), strict=True)}
     bundle = base64.b64encode(authorities).decode()
     found = {
         kind: {
             **document,
             "webhooks": [{**hook, "clientConfig": {"caBundle": bundle}, "objectSelector": {}} for hook in document["webhooks"]],
         }
-        for kind, document in wanted.items()
+        for kind, document in written.items()
     }
     return Webhooks(**{"found": found, "wanted": wanted, "certificate": ISSUED.certificate, "endpoints": 1, **more})
 

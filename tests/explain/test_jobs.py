@@ -56,6 +56,12 @@ def test_a_reservation_after_its_end_or_of_other_nodes_or_its_own_is_not_in_the_
         assert "job-reservation-in-the-way" not in {each.code for each in found}
 
 
+def test_nodes_under_maintenance_are_told_by_their_reservation() -> None:
+    under = (node("w1", "IDLE+MAINTENANCE+RESERVED"),)
+    found = job_findings(with_job(job(7, reason="ReqNodeNotAvail"), nodes=under, reservations=(reservation(starts=-60),)))
+    assert [each.code for each in found] == ["job-reservation-in-the-way"]
+
+
 def test_of_a_hetjob_the_part_that_waits_for_something_of_its_own_is_heard() -> None:
     found = job_findings(with_job(job(7, reason="None"), job(8, reason="BadConstraints")))
     assert [each.code for each in found] == ["job-constraints"]

@@ -163,6 +163,9 @@ def _says(found: Any, wanted: Any) -> bool:
         return True
     if isinstance(wanted, Mapping):
         return isinstance(found, Mapping) and all(_says(found.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list | tuple) and all(isinstance(each, Mapping) and "name" in each for each in wanted):
+        there = {each.get("name"): each for each in found or () if isinstance(each, Mapping)}  # by name: there may be more of them
+        return all(_says(there.get(each["name"]), each) for each in wanted)
     if isinstance(wanted, list | tuple):
         return isinstance(found, list | tuple) and len(found) == len(wanted) and all(map(_says, found, wanted))
     return bool(found == wanted)

@@ -93,17 +93,22 @@ def _around(job: Job, slurm: SlurmFacts, now: dt.datetime) -> Iterator[Finding]:
         states = "+".join(known[0].states)
         yield entry("job-partition-down").found(about, f"partition {known[0].name} is {states}", partition=known[0].name)
     nodes = [node for name in names for node in slurm.nodes_of(name)]
-    out = [node for node in nodes if not node.takes_jobs]
+    out = [node for node in nodes if not node.takes_jobs and not _is_only_reserved(node)]
     if out and len(out) == len(nodes):
         yield entry("job-nodes-unavailable").found(about, _outage(out, len(nodes)), nodes=compress(node.name for node in out))
     elif out:
         yield entry("job-some-nodes-unavailable").found(about, _outage(out, len(nodes)))
-    takes = {node.name for node in nodes if node.takes_jobs or "MAINTENANCE" in node.states}
+    takes = {node.name for node in nodes} - {node.name for node in out}
     for reservation in _in_the_way(job, slurm.reservations, takes, now):
         begins = moment(reservation.start_time) if isinstance(reservation.start_time, int) else "unknown"
         until = f" until {moment(reservation.end_time)}" if isinstance(reservation.end_time, int) else ""
         seen = f"reservation {reservation.name} has {reservation.node_list} from {begins}{until}"
         yield entry("job-reservation-in-the-way").found(about, seen, begins=begins, reservation=reservation.name)
+
+
+def _is_only_reserved(node: Node) -> bool:
+    """Nothing is wrong with it but a reservation for maintenance, which is told as such."""
+    return "MAINTENANCE" in node.states and {"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING"}.isdisjoint(node.states)
 
 
 def _outage(out: Sequence[Node], total: int) -> str:
