@@ -27,6 +27,7 @@ slinky explain --whatif "8 gpu 4h"       # when would this start?
 
 Each tells what stands in the way with what to do about it, and below that what Kubernetes and Slurm say in their own words. `-o json` is for programs. Nothing is changed on either side.
 
+- **As a plugin of kubectl's**: `kubectl slurm explain|doctor|top|translate …`, where `kubectl-slurm`, which is installed beside `slinky`, is in PATH.
 - **What it needs**: a kubeconfig that may read pods, Events, nodes and the bridge's Lease, and a token for slurmrestd: the bridge's configuration says where both are (`--config`, SLINKY_BRIDGE_CONFIG); without one, SLINKY_SLURM_URL and SLINKY_SLURM_TOKEN_FILE. What may not be read is a finding, and the rest is told all the same.
 - **What it costs**: about ten calls, each with a deadline of five seconds. How many jobs go first is told where Slurm has no more than 1,000 jobs.
 - **Exit code**: 0 where it could be explained, 1 where there is no such thing or a side could not be asked.
