@@ -134,7 +134,7 @@ async def test_a_pod_is_deleted_under_its_uid_and_the_version_that_was_judged() 
     await carried(DeletePod("workers-0", "u0", "x", version="7"), kube=kube)
     assert kube.deleted == [("workers-0", "u0", "7")]
     changed = await carried(DeletePod("workers-0", "u0", "x", version="7"), kube=FakeKube(changed=True))
-    assert (changed.deleted, changed.problems) == ([], [])
+    assert (changed.deleted, changed.problems, changed.again) == ([], [], True), "and it is looked at again"
 
 
 async def test_a_drain_that_an_admin_took_over_meanwhile_is_not_undone() -> None:

@@ -72,6 +72,7 @@ class Carrier:
         self._slurm_turns = asyncio.Semaphore(SLURM_AT_ONCE)
         self._may_act = may_act
         self.problems: list[Trouble] = []
+        self.again = False  # something had changed since it was judged: it is to be looked at again, also where nothing more is heard
         self.created: list[str] = []
         self.deleted: list[DeletePod] = []
 
@@ -188,6 +189,7 @@ class Carrier:
                     await do(act)
                 except (NotFoundError, ConflictError) as error:
                     log.debug("%s: %s", act, error)  # gone, or another by now: what is seen next decides
+                    self.again = True
                 except ApiError as error:
                     self.problems.append(Trouble("Refused", f"Kubernetes refuses: {error.message}"))
                 except KubeError as error:

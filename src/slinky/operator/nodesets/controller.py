@@ -278,7 +278,7 @@ class NodeSets:
             said = broken(wrong.reason, wrong.message, ready=said["Ready"].status)
         if not any(isinstance(act, LetGo) for act in acts):
             await self._site.statuses.say("NodeSet", found, said, **numbers(snapshot, choice))
-        comes_again = wrong is not None and not wrong.lasting
+        comes_again = carrier.again or (wrong is not None and not wrong.lasting)
         if said["Progressing"].status or choice.going or comes_again or self._memories[snapshot.nodeset.metadata.uid].is_waiting:
             self.queue.add_after(found.key, UNSETTLED_SECONDS)
 
