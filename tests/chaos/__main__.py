@@ -5,15 +5,21 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
 from slinky.sandbox.down import down
+from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.up import up
 from tests.chaos.history import read_history
 from tests.chaos.invariants import check
+from tests.chaos.operator_history import read_operator_history
+from tests.chaos.operator_invariants import check_operator
+from tests.chaos.operator_plan import OperatorPlan
+from tests.chaos.operator_run import operator_chaos
 from tests.chaos.report import Report, fates, show, write_report
 from tests.chaos.run import Plan, chaos
 
@@ -30,6 +36,9 @@ def main() -> None:
     parser.add_argument("--arrivals-per-second", type=float, default=1, help="pods, Jobs, gangs")
     parser.add_argument("--old-state", action="store_true", help="once in the run Slurm is set back to an old state of its own")
     parser.add_argument("--hybrid", action="store_true", help="two real nodes more, which pods share with jobs of sbatch")
+    parser.add_argument(
+        "--operator", action="store_true", help="the operator instead of the bridge: NodeSets under jobs, and two operators that fail"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the sandbox up for a look")
     parser.add_argument(
         "--folder", type=Path, default=ARTEFACTS, help="where chaos-SEED/ is left (artefacts/, which the next run of the tests empties)"
@@ -41,10 +50,10 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 170)
     _end_orderly()
     if chosen.judge:
-        sys.exit(_judge(chosen.judge, console))
+        sys.exit(_judge(chosen.judge, console, operator=chosen.operator))
     violated = False
     for seed in range(chosen.seed, chosen.seed + chosen.runs):
-        plan = Plan(
+        plan: Plan | OperatorPlan = Plan(
             seed=seed,
             seconds=chosen.seconds,
             faults_per_second=chosen.faults_per_second,
@@ -52,6 +61,8 @@ def main() -> None:
             old_state=chosen.old_state,
             hybrid=chosen.hybrid,
         )
+        if chosen.operator:
+            plan = OperatorPlan(seed=seed, seconds=chosen.seconds, faults_per_second=chosen.faults_per_second)
         if chosen.plan:
             _show_plan(plan, console)
             continue
@@ -70,14 +81,20 @@ def _end_orderly() -> None:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
-def _run(plan: Plan, console: Console, folder: Path, *, keep: bool) -> Report:
+async def _chaos(sandbox: Sandbox, plan: Plan | OperatorPlan, folder: Path, say: Callable[[str], None]) -> Report:
+    if isinstance(plan, OperatorPlan):
+        return await operator_chaos(sandbox, plan, folder, say)
+    return await chaos(sandbox, plan, folder, say)
+
+
+def _run(plan: Plan | OperatorPlan, console: Console, folder: Path, *, keep: bool) -> Report:
     name = f"chaos-{plan.seed}"
     down(name)
     report = None
     try:
         with Progress() as progress:
             sandbox = asyncio.run(up(name, plan.shape, progress))
-        report = asyncio.run(chaos(sandbox, plan, folder, lambda text: console.print(f"chaos {plan.seed}: {text}", markup=False)))
+        report = asyncio.run(_chaos(sandbox, plan, folder, lambda text: console.print(f"chaos {plan.seed}: {text}", markup=False)))
     finally:
         if not keep:
             down(name, folder / "servers" if report is None or report.violations else None)
@@ -86,16 +103,24 @@ def _run(plan: Plan, console: Console, folder: Path, *, keep: bool) -> Report:
     return report
 
 
-def _judge(path: Path, console: Console) -> int:
+def _judge(path: Path, console: Console, *, operator: bool) -> int:
+    if operator:
+        report = Report(seed=0, seconds=0, faults={}, invariants=check_operator(read_operator_history(path)), lives={})
+        show(report, console)
+        return 1 if report.violations else 0
     history = read_history(path)
     report = Report(seed=0, seconds=0, faults={}, invariants=check(history), lives=fates(history), jobs=len(history.jobs))
     show(report, console)
     return 1 if report.violations else 0
 
 
-def _show_plan(plan: Plan, console: Console) -> None:
+def _show_plan(plan: Plan | OperatorPlan, console: Console) -> None:
     steps = [(fault.at, f"{fault.kind} {fault.target} {f'for {fault.seconds:g} s' if fault.seconds else ''}") for fault in plan.faults]
-    steps += [(arrival.at, f"{arrival.namespace}/{arrival.name}: {arrival.pods} pods") for arrival in plan.arrivals]
+    if isinstance(plan, OperatorPlan):
+        steps += [(deed.at, f"{deed.kind} {deed.nodeset} {deed.number}") for deed in plan.deeds]
+        steps += [(job.at, f"job {job.name} on {job.nodes} of {job.nodeset} for {job.seconds:g} s") for job in plan.jobs]
+    else:
+        steps += [(arrival.at, f"{arrival.namespace}/{arrival.name}: {arrival.pods} pods") for arrival in plan.arrivals]
     for at, text in sorted(steps):
         console.print(f"{at:8.3f} {text}", markup=False, highlight=False)
 

@@ -12,7 +12,7 @@ from tests.chaos.history import History, JobRecord, PodSeen
 from tests.chaos.lives import OVER, Life, fate, first_failures, jobs_by_id, lives
 from tests.chaos.occupation import double_booked, shared_with_slurm
 
-__all__ = ["INVARIANTS", "LATENCY", "SETTLE_SECONDS", "Checked", "check"]
+__all__ = ["INVARIANTS", "LATENCY", "SETTLE_SECONDS", "Checked", "Finding", "check", "checked"]
 
 SECOND = 1.0  # clocks that tell whole seconds
 # A job that Slurm ends is seen to be over at the next look, a second later at most; a Binding that was sent before arrives after that, with as much delay as this run's faults give a request. More would be a Binding on old news.
@@ -32,10 +32,10 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 def check(history: History) -> list[Checked]:
     """All invariants, in order."""
     found = lives(history.pods)
-    return [_checked(name, look(history, found)) for name, look in INVARIANTS.items()]
+    return [checked(name, look(history, found)) for name, look in INVARIANTS.items()]
 
 
-def _checked(name: str, findings: Iterable[Finding]) -> Checked:
+def checked(name: str, findings: Iterable[Finding]) -> Checked:
     """`findings` has an entry for everything that was looked at; the text is empty where all is well."""
     all_of_them = list(findings)
     return Checked(name=name, looked_at=len(all_of_them), violations=tuple(f"{subject}: {text}" for subject, text in all_of_them if text))

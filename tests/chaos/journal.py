@@ -50,6 +50,10 @@ class Journal:
         if kind != "binding":
             self._write("act", kind, subject, detail=detail)
 
+    def note(self, kind: str, target: str, **more: object) -> None:
+        """For who reads it; no invariant asks for it."""
+        self._write("act", kind, target, **more)
+
     def _write(self, what: str, kind: str, target: str, **more: object) -> None:
         now = time.time()
         entry = {"time": round(now, 3), "second": round(now - self.began, 3), "what": what, "kind": kind, "target": target, **more}

@@ -35,6 +35,9 @@ CLASSES: Mapping[str, Callable[[HeardRequest], bool]] = {
     "patch": lambda asked: asked.method == "PATCH",
     "lease": lambda asked: _renews(asked),
     "watch": lambda asked: _watches(asked),
+    "nodes": lambda asked: asked.method == "POST" and asked.path.endswith("/nodes/"),
+    "looks": lambda asked: asked.method == "GET" and "/nodes/" in asked.path,
+    "create": lambda asked: asked.method == "POST" and asked.path.endswith("/pods"),
 }
 REASONS = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout"}
 
@@ -94,6 +97,9 @@ class Lines:
             self._armed.append(Armed(fault))
         else:
             self._journal.missed(fault.kind, fault.target)
+
+    async def strike(self, fault: Fault) -> None:
+        self.arm(fault)
 
     def disarm(self) -> None:
         for armed in self._armed:

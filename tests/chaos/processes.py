@@ -15,11 +15,12 @@ from slinky.kube import LEASES, Client, KubeError
 from slinky.sandbox.bridge import SandboxBridge, bridge_settings, free_port
 from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.processes import Processes as SlinkyProcesses
 from slinky.slurm import MintedToken
 from tests.chaos.lines import Lines, kubeconfig
 from tests.chaos.workload import NAMESPACES
 
-__all__ = ["ADMISSION", "CLUSTER", "RUNNERS", "Processes"]
+__all__ = ["ADMISSION", "CLUSTER", "LEASE_SECONDS", "RUNNERS", "Processes", "Runners", "Unhurried"]
 
 RUNNERS = ("first", "second")
 ADMISSION = "admission"
@@ -29,8 +30,8 @@ LOOK_SECONDS = 0.2
 TRACEBACK = re.compile(r"^Traceback|never retrieved|never awaited", re.MULTILINE)
 
 
-class _Process(SandboxBridge):
-    """One part, which need not be ready: who is ready when everything fails?"""
+class Unhurried(SlinkyProcesses):
+    """Need not be ready: who is ready when everything fails?"""
 
     async def _ready(self, part: str) -> None:
         if self.log(part) == "":
@@ -46,22 +47,16 @@ class _Process(SandboxBridge):
             self._processes[part].send_signal(number)
 
 
-class Processes:
-    """`async with Processes(sandbox, folder, lines, kube)`: all three run."""
+class _Bridge(Unhurried, SandboxBridge):
+    pass
 
-    def __init__(self, sandbox: Sandbox, folder: Path, lines: Lines, kube: Client, **settings: Any) -> None:
+
+class Runners:
+    """Processes by name, one part each; those of `RUNNERS` compete for the Lease."""
+
+    def __init__(self, kube: Client) -> None:
         self._kube = kube
-        self._minted = MintedToken(sandbox.head / "etc/slurm/jwt_hs256.key", "root", lifespan=86400)
-        self._key = sandbox.head / "etc/slurm/jwt_hs256.key"
-        self.token_file = folder / "token"
-        self.token_file.write_text(self._minted.token())
-        base = _settings(sandbox, self.token_file, settings)
-        self._all: dict[str, _Process] = {}
-        for name in (*RUNNERS, ADMISSION):
-            own = base | {"slurmRestApi": lines.slurm[name].url, "healthPort": free_port()}
-            self._all[name] = _Process(sandbox, own, folder / name)
-            (folder / name / "kubeconfig").write_text(kubeconfig(lines.kube[name].url))
-            self._all[name].kubeconfigs[self._part(name)] = folder / name / "kubeconfig"
+        self._all: dict[str, Any] = {}  # Unhurried, with a `start(part)`
         self._told: set[str] = set()  # to be down
         self._stopped: set[str] = set()
         self.crashes: list[str] = []
@@ -71,7 +66,7 @@ class Processes:
         return "admission" if name == ADMISSION else "run"
 
     async def __aenter__(self) -> Self:
-        for name in (ADMISSION, *RUNNERS):
+        for name in reversed(self._all):
             await self._all[name].start(self._part(name))
         self._watch = asyncio.create_task(self._restart_who_ends(), name="restarts")
         return self
@@ -89,7 +84,6 @@ class Processes:
                     self.crashes.append(str(problem).splitlines()[0])
         for process in self._all.values():
             process._processes.clear()
-        await self._all[ADMISSION].end()
 
     async def leader(self) -> str:
         """The name of the one that the Lease names; the first where it names neither."""
@@ -99,7 +93,7 @@ class Processes:
         return next((name for name in RUNNERS if holder and holder in self.log(name)), RUNNERS[0])
 
     def log(self, name: str) -> str:
-        return self._all[name].log(self._part(name))
+        return str(self._all[name].log(self._part(name)))
 
     def troubles(self) -> list[str]:
         """What no log should have."""
@@ -127,15 +121,6 @@ class Processes:
         self._stopped.discard(name)
         self._all[name].send(self._part(name), signal.SIGCONT)
 
-    def new_token(self, *, expired: bool = False) -> None:
-        """In the bridge's file: another one, good for a day, or one that is over."""
-        minted = MintedToken(self._key, "root", lifespan=86400)
-        if expired:
-            minted = MintedToken(self._key, "root", lifespan=1, clock=lambda: 1_700_000_000.0)
-        fresh = self.token_file.with_suffix(".new")
-        fresh.write_text(minted.token())
-        fresh.rename(self.token_file)
-
     async def _restart_who_ends(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -144,6 +129,36 @@ class Processes:
                 if code is not None and name not in self._told:
                     self.crashes.append(f"{name} ended with {code}: {self.log(name)[-300:]}")
                     await process.start(self._part(name))
+
+
+class Processes(Runners):
+    """`async with Processes(sandbox, folder, lines, kube)`: all three run."""
+
+    def __init__(self, sandbox: Sandbox, folder: Path, lines: Lines, kube: Client, **settings: Any) -> None:
+        super().__init__(kube)
+        self._minted = MintedToken(sandbox.head / "etc/slurm/jwt_hs256.key", "root", lifespan=86400)
+        self._key = sandbox.head / "etc/slurm/jwt_hs256.key"
+        self.token_file = folder / "token"
+        self.token_file.write_text(self._minted.token())
+        base = _settings(sandbox, self.token_file, settings)
+        for name in (*RUNNERS, ADMISSION):
+            own = base | {"slurmRestApi": lines.slurm[name].url, "healthPort": free_port()}
+            self._all[name] = _Bridge(sandbox, own, folder / name)
+            (folder / name / "kubeconfig").write_text(kubeconfig(lines.kube[name].url))
+            self._all[name].kubeconfigs[self._part(name)] = folder / name / "kubeconfig"
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await super().__aexit__(kind, error, trace)
+        await self._all[ADMISSION].end()
+
+    def new_token(self, *, expired: bool = False) -> None:
+        """In the bridge's file: another one, good for a day, or one that is over."""
+        minted = MintedToken(self._key, "root", lifespan=86400)
+        if expired:
+            minted = MintedToken(self._key, "root", lifespan=1, clock=lambda: 1_700_000_000.0)
+        fresh = self.token_file.with_suffix(".new")
+        fresh.write_text(minted.token())
+        fresh.rename(self.token_file)
 
 
 def _settings(sandbox: Sandbox, token_file: Path, more: dict[str, Any]) -> dict[str, Any]:

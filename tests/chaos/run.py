@@ -7,8 +7,9 @@ after the last fault the run waits until everything is over, a minute at most fo
 import asyncio
 import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -32,6 +33,7 @@ from tests.chaos.report import Report, fates
 from tests.chaos.schedule import REQUEST_KINDS, Fault, schedule
 from tests.chaos.servers import Servers
 from tests.chaos.slurm_side import completed, has_all_ends, live_jobs, records
+from tests.chaos.storm import Planned, storm
 from tests.chaos.users import Users
 from tests.chaos.workload import NAMESPACES, NODE_CPUS, NODE_GPUS, Arrival, arrivals
 
@@ -97,7 +99,7 @@ async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str],
         async with processes:
             await _nodes_registered(sandbox)
             say("the bridge runs; users and faults begin")
-            await _storm(plan, Users(kube, journal), SlurmUsers(sandbox), lines, servers, say)
+            await storm(_planned(plan, Users(kube, journal), SlurmUsers(sandbox), lines, servers), say)
             lines.disarm()
             say(f"{sum(journal.counts.values())} faults; waiting until all is over")
             history = await _settled(sandbox, observer, journal, began)
@@ -125,35 +127,11 @@ async def _nodes_registered(sandbox: Sandbox) -> None:
     await sandbox.until("slurmctld", "all nodes were registered", there, READY_SECONDS)
 
 
-async def _storm(plan: Plan, users: Users, people: SlurmUsers, lines: Lines, servers: Servers, say: Callable[[str], None]) -> None:
-    """All that was planned, each at its time, and until all of it is done."""
-    began = time.monotonic()
-
-    async def at(second: float, deed: Callable[[], Awaitable[None]]) -> None:
-        await asyncio.sleep(max(0.0, began + second - time.monotonic()))
-        await deed()
-
-    async def arm(fault: Fault) -> None:
-        lines.arm(fault)
-
-    async def progress() -> None:
-        while True:
-            await asyncio.sleep(30)
-            say(f"{time.monotonic() - began:.0f} s")
-
-    ticker = asyncio.create_task(progress())
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for arrival in plan.arrivals:
-                tasks.create_task(at(arrival.at, lambda arrival=arrival: users.live(arrival)))  # type: ignore[misc]
-            for job in plan.batch_jobs:
-                tasks.create_task(at(job.at, lambda job=job: people.live(job)))  # type: ignore[misc]
-            for fault in plan.faults:
-                deed = arm if fault.kind in REQUEST_KINDS else servers.strike
-                tasks.create_task(at(fault.at, lambda fault=fault, deed=deed: deed(fault)))  # type: ignore[misc]
-    finally:
-        ticker.cancel()
-        await asyncio.gather(ticker, return_exceptions=True)
+def _planned(plan: Plan, users: Users, people: SlurmUsers, lines: Lines, servers: Servers) -> Iterator[Planned]:
+    yield from ((arrival.at, partial(users.live, arrival)) for arrival in plan.arrivals)
+    yield from ((job.at, partial(people.live, job)) for job in plan.batch_jobs)
+    for fault in plan.faults:
+        yield fault.at, partial(lines.strike if fault.kind in REQUEST_KINDS else servers.strike, fault)
 
 
 async def _settled(sandbox: Sandbox, observer: Observer, journal: Journal, since: float) -> History:

@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-__all__ = ["KINDS", "OLD_STATE", "REQUEST_KINDS", "Fault", "schedule"]
+__all__ = ["KINDS", "OLD_STATE", "REQUEST_KINDS", "Fault", "Kinds", "Requests", "deck", "schedule"]
+
+Kinds = Mapping[str, tuple[int, tuple[float, float]]]
+Requests = Mapping[str, Mapping[str, int]]
 
 BETWEEN = (2.0, 7.0)  # seconds from one fault of a server or a process to the next
 QUIET_START = 2.0
@@ -44,14 +47,14 @@ REQUEST_KINDS: Mapping[str, int] = {
 }
 
 # Which requests, by side: a name of `lines.CLASSES` → how many in a deck.
-REQUESTS: Mapping[str, Mapping[str, int]] = {
+REQUESTS: Requests = {
     "slurm": {"any": 4, "submit": 4, "states": 3, "allocation": 2, "end": 2},
     "kube": {"any": 4, "binding": 4, "patch": 3, "eviction": 2, "lease": 1},
 }
 ONE_SIDE: Mapping[str, str] = {"409": "kube", "410": "kube", "watch-cut": "kube"}  # what only the API server says
 
 # What happens to servers, processes, nodes and jobs: kind → (how many in a deck, how long it may last).
-KINDS: Mapping[str, tuple[int, tuple[float, float]]] = {
+KINDS: Kinds = {
     "slurmrestd-restart": (2, (0, 2)),
     "slurmctld-restart": (2, (0, 2)),
     "slurmctld-stopped": (2, (1, 8)),
@@ -77,19 +80,21 @@ KINDS: Mapping[str, tuple[int, tuple[float, float]]] = {
 OLD_STATE = "old-slurm-state"
 
 
-def schedule(seed: int, seconds: float, per_second: float, *, old_state: bool = False) -> list[Fault]:
+def schedule(
+    seed: int, seconds: float, per_second: float, *, old_state: bool = False, kinds: Kinds = KINDS, requests: Requests = REQUESTS
+) -> list[Fault]:
     """By time. `per_second` is of single requests; what happens to servers has a pace of its own. With `old_state`, Slurm is once set back to how it was a while ago."""
-    requests, servers = random.Random(f"requests {seed}"), random.Random(f"servers {seed}")
-    found = [*_of_requests(requests, seconds, per_second), *_of_servers(servers, seconds)]
+    single, servers = random.Random(f"requests {seed}"), random.Random(f"servers {seed}")
+    found = [*_of_requests(single, seconds, per_second, requests), *_of_servers(servers, seconds, kinds)]
     if old_state:
         found.append(Fault(at=round(seconds * servers.uniform(0.5, 0.7), 3), kind=OLD_STATE, seconds=round(servers.uniform(5, 15), 3)))
     return sorted(found, key=lambda fault: fault.at)
 
 
-def _of_requests(dice: random.Random, seconds: float, per_second: float) -> Iterator[Fault]:
+def _of_requests(dice: random.Random, seconds: float, per_second: float, requests: Requests) -> Iterator[Fault]:
     kinds = deck(dice, REQUEST_KINDS)
     sides = deck(dice, {"slurm": 1, "kube": 1})
-    classes = {side: deck(dice, shares) for side, shares in REQUESTS.items()}
+    classes = {side: deck(dice, shares) for side, shares in requests.items()}
     moment = QUIET_START
     while per_second > 0 and (moment := moment + dice.expovariate(per_second)) < seconds:
         kind = next(kinds)
@@ -99,12 +104,12 @@ def _of_requests(dice: random.Random, seconds: float, per_second: float) -> Iter
         yield Fault(at=round(moment, 3), kind=kind, target=f"{side} {which}", seconds=round(lasts, 3))
 
 
-def _of_servers(dice: random.Random, seconds: float) -> Iterator[Fault]:
-    kinds = deck(dice, {kind: count for kind, (count, _) in KINDS.items()})
+def _of_servers(dice: random.Random, seconds: float, shares: Kinds) -> Iterator[Fault]:
+    kinds = deck(dice, {kind: count for kind, (count, _) in shares.items()})
     moment = QUIET_START
     while (moment := moment + dice.uniform(*BETWEEN)) < seconds:
         kind = next(kinds)
-        lasts = round(dice.uniform(*KINDS[kind][1]), 3)
+        lasts = round(dice.uniform(*shares[kind][1]), 3)
         yield Fault(at=round(moment, 3), kind=kind, target=str(dice.randrange(1_000_000)), seconds=lasts)
 
 
