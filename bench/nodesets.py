@@ -226,5 +226,5 @@ async def _raw_rate(ground: Ground, count: int) -> float:
     await asyncio.gather(*map(one, range(count)))
     rate = count / (time.monotonic() - began)
     wanted = {"labelSelector": "app.kubernetes.io/name=raw", "gracePeriodSeconds": "0"}
-    await ground.kube.raw("DELETE", "/api/v1/namespaces/one/pods", parameters=wanted)
+    await ground.kube.raw("DELETE", "/api/v1/namespaces/one/pods", parameters=wanted, seconds=SECONDS)
     return rate
