@@ -2,7 +2,7 @@
 
 from tests.operator_sandbox.cluster import Cluster
 
-__all__ = ["files_are_edited", "slurmctld_is_killed", "unreadable_files"]
+__all__ = ["files_are_edited", "gres_is_edited", "slurmctld_is_killed", "unreadable_files"]
 
 
 def slurmctld_is_killed(cluster: Cluster) -> None:
@@ -62,3 +62,25 @@ def unreadable_files(cluster: Cluster) -> None:
     assert after["status"]["containerStatuses"][0]["restartCount"] == before["status"]["containerStatuses"][0]["restartCount"]
     assert cluster.job(job)["JobState"] == "RUNNING"
     cluster.login("scancel", str(job))
+
+
+def gres_is_edited(cluster: Cluster) -> None:
+    """What gres.conf has and a NodeSet's `Gres=` counts reaches Slurm worker by worker, each when its jobs have ended."""
+    cluster.until_idle("compute-0", "compute-1")
+    job = cluster.submit("sleep 20", "--nodelist=compute-0", "--ntasks=1", "--gres=disk:1")
+    cluster.until_job(job, "RUNNING")
+    cluster.patch("configmap", "slurm-files", {"data": {"gres.conf": "Name=disk Count=5 Flags=CountOnly\n"}})
+    cluster.patch("nodeset", "compute", {"spec": {"extraConf": "Gres=disk:5"}})
+
+    def counted(node: str) -> set[str]:
+        said = cluster.login("scontrol", "--oneliner", "show", "node", node)
+        return {word for word in said.replace(",", " ").split() if word.startswith(("Gres=", "gres/disk="))}
+
+    cluster.until("the free worker counted five", lambda: {"Gres=disk:5", "gres/disk=5"} <= counted("compute-1"))
+    if cluster.job(job)["JobState"] == "RUNNING":
+        assert {"Gres=disk:2", "gres/disk=2"} <= counted("compute-0")
+    ended = cluster.until_job(job, "COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED")
+    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "0")
+    cluster.until("the other one too", lambda: {"Gres=disk:5", "gres/disk=5"} <= counted("compute-0"))
+    cluster.until_idle("compute-0", "compute-1")
+    cluster.until_job(cluster.submit("true", "--nodes=2", "--ntasks=2", "--gres=disk:5"), "COMPLETED")

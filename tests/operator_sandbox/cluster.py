@@ -35,6 +35,13 @@ class Cluster:
         assert not check or done.returncode == 0, f"{' '.join(arguments)}: {done.stderr or done.stdout}"
         return done.stdout
 
+    def refused(self, *arguments: str, written: str = "") -> str:
+        """What is said when it is; it has to be."""
+        command = [str(self.sandbox.folder / "bin/kubectl"), "--namespace", self.namespace, *arguments]
+        done = subprocess.run(command, input=written, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode, f"{' '.join(arguments)} was not refused: {done.stdout}"
+        return done.stderr
+
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """Empty where there is none."""
         found = self.kubectl("get", kind, name, "--output=json", "--ignore-not-found")

@@ -1,5 +1,11 @@
 """Workers that come and go under load: no job is lost, whoever wants a worker gone."""
 
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from tests.operator_sandbox.cluster import Cluster
 
 __all__ = [
@@ -77,31 +83,72 @@ def a_node_is_cordoned(cluster: Cluster) -> None:
 
 
 def an_eviction_is_tried(cluster: Cluster) -> None:
+    """The budget refuses it, and says so: nothing that kubectl itself asks for is missing."""
     job = cluster.submit("sleep 600", "--nodelist=compute-0", "--partition=compute")
     cluster.until_job(job, "RUNNING")
     protect = "nodeset.slinky.slurm.net/pod-protect"
     cluster.until("the pod was protected", lambda: cluster.get("pod", "compute-0")["metadata"]["labels"].get(protect) == "true", 15)
     node = cluster.get("pod", "compute-0")["spec"]["nodeName"]
-    refused = cluster.kubectl(
-        "drain", node, "--pod-selector=nodeset.slinky.slurm.net/pod-name=compute-0", "--force", "--timeout=4s", check=False
-    )
-    assert "compute-0" in cluster.workers("compute"), refused
+    with drain_of(cluster, node) as drain:
+        cluster.until("the budget refused", lambda: "disruption budget" in drain.said(), 30)
+        assert drain.is_under_way
+    assert "compute-0" in cluster.workers("compute")
     assert cluster.job(job)["JobState"] == "RUNNING"
     cluster.login("scancel", str(job))
     cluster.kubectl("uncordon", node)
-    cluster.until_idle("compute-0")
+    cluster.until_idle("compute-0", "compute-1")
 
 
 def a_kubernetes_node_is_drained(cluster: Cluster) -> None:
-    """`kubectl drain` waits until the job has ended, and then ends itself."""
-    job = cluster.submit("sleep 12", "--nodelist=compute-0", "--partition=compute")
-    cluster.until_job(job, "RUNNING")
-    node = cluster.get("pod", "compute-0")["spec"]["nodeName"]
-    cluster.kubectl("drain", node, "--pod-selector=nodeset.slinky.slurm.net/pod-name=compute-0", "--force", "--timeout=100s")
-    ended = cluster.job(job)
-    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "0")
+    """`kubectl drain` of all workers on a node waits until their jobs have ended, and then ends itself; no job is lost."""
+    jobs = [cluster.submit("sleep 12", f"--nodelist={name}", "--partition=compute", "--ntasks=1") for name in ("compute-0", "compute-1")]
+    for job in jobs:
+        cluster.until_job(job, "RUNNING")
+    before = cluster.get("pod", "compute-0")
+    node = before["spec"]["nodeName"]
+    with drain_of(cluster, node) as drain:
+        cluster.until("the budget held it up", lambda: "disruption budget" in drain.said(), 30)
+        cluster.until("it ended by itself", lambda: not drain.is_under_way)
+        assert drain.code == 0, drain.said()
+    for ended in (cluster.until_job(job, "COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED") for job in jobs):
+        assert (ended["JobState"], ended["Restarts"], ended["ExitCode"]) == ("COMPLETED", "0", "0:0")
+    now = cluster.get("pod", "compute-0")
+    assert now.get("metadata", {}).get("uid") != before["metadata"]["uid"]
+    assert not now.get("spec", {}).get("nodeName")  # its place is on the node that is cordoned
     cluster.kubectl("uncordon", node)
-    cluster.until_idle("compute-0")
+    cluster.until_idle("compute-0", "compute-1")
+
+
+class Drain:
+    """`kubectl drain` while it is under way."""
+
+    def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
+        self._process, self._log = process, log
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def code(self) -> int | None:
+        return self._process.poll()
+
+
+@contextmanager
+def drain_of(cluster: Cluster, node: str) -> Iterator[Drain]:
+    """Of a NodeSet's workers there, as an administrator writes it; ended at the end."""
+    words = ["drain", node, "--pod-selector=app.kubernetes.io/name=slurmd", "--delete-emptydir-data", "--timeout=120s"]
+    with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
+        command = [str(cluster.sandbox.folder / "bin/kubectl"), *words]
+        process = subprocess.Popen(command, stdout=log, stderr=log, text=True)
+        try:
+            yield Drain(process, Path(log.name))
+        finally:
+            process.terminate()
+            process.wait(10)
 
 
 def daemons_follow_nodes(cluster: Cluster) -> None:

@@ -39,7 +39,7 @@ def operator(name: str) -> None:
 async def _serve(sandbox: Sandbox) -> None:
     async with AsyncExitStack() as stack:
         with Progress() as progress, progress.step("the operator: CRDs, admission and the operator itself"):
-            found = await stack.enter_async_context(sandbox_operator(sandbox, sandbox.folder / "operator"))
+            found = await stack.enter_async_context(sandbox_operator(sandbox, sandbox.folder / "operator", networkPolicies=True))
         _say(sandbox, found)
         part, code = await found.first_to_end()
         raise SandboxError(f"slinky operator {part} ended with {code}: {found.log(part)[-2000:]}")

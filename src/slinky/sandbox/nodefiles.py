@@ -144,7 +144,7 @@ def slurm_objects(addresses: Addresses, key: bytes) -> list[dict[str, Any]]:
     """What pods need to join the head's Slurm: its servers under names, and the key that all Slurm daemons share."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "slurm-key", "namespace": "slurm"}}
     found: list[dict[str, Any]] = [secret | {"data": {"slurm.key": base64.b64encode(key).decode()}}]
-    for name, port in (("slurmctld", 6817), ("slurmrestd", 6820)):
+    for name, port in (("slurmctld", 6817), ("slurmdbd", 6819), ("slurmrestd", 6820)):
         found += on_the_head("slurm", name, [{"name": "slurm", "port": port, "protocol": "TCP"}], addresses, "")
     return found
 
