@@ -122,7 +122,7 @@ def _on_its_node(pod: Pod, facts: Facts, about: str) -> Iterator[Finding]:
     job = job_of(pod)
     yield entry("pod-running").found(about, f"it is on node {pod.spec.node_name}{f', by Slurm job {job}' if job else ''}")
     if said and said.reason == "Lost":
-        yield entry("pod-lost").found(about, said.message)
+        yield entry("pod-lost").found(about, said.message or said.reason)
     elif job and not facts.slurm.jobs and facts.slurm.knows("job"):
         yield entry("pod-lost").found(about, f"Slurm does not know job {job}")
     yield from _containers(pod, about)
@@ -163,7 +163,7 @@ def _waiting(pod: Pod, facts: Facts, about: str) -> Iterator[Finding]:
     elif job:
         return
     elif said and said.reason == "Parked":
-        yield _refused(said.message, facts, about)
+        yield _refused(said.message or "the bridge does not say why", facts, about)
     elif said and said.reason in STANDINGS:
         yield _standing(said.reason, said.message, facts, about)
     elif not leaderless and facts.kube.knows("lease"):
@@ -182,7 +182,7 @@ def _by_job(facts: Facts, about: str) -> Iterator[Finding]:
 
 def _standing(reason: str, message: str, facts: Facts, about: str) -> Finding:
     windows = facts.settings.windows
-    return entry(STANDINGS[reason]).found(about, message, namespace=facts.namespace, window=windows.namespace, total=windows.total)
+    return entry(STANDINGS[reason]).found(about, message or reason, namespace=facts.namespace, window=windows.namespace, total=windows.total)
 
 
 def _refused(message: str, facts: Facts, about: str) -> Finding:
