@@ -106,6 +106,11 @@ def test_it_is_found_with_the_advice_that_helps(code: str) -> None:
     assert change in found[code].change
 
 
+def test_a_pod_for_which_all_nodes_are_too_small_is_too_large() -> None:
+    said = "none of the 4 nodes of partition p2 will do: node w1 has 64 cpu in all, and the pod asks for 4000 (and 3 more like it)"
+    assert [each.code for each in pod_findings(facts({"pod": pod(standing=("Parked", said))}))] == ["pod-too-large"]
+
+
 def test_a_gated_pod_is_not_blamed_on_the_bridge() -> None:
     assert [each.code for each in pod_findings(facts({"pod": pod(spec=GATED), "lease": None}))] == ["pod-gated"]
 

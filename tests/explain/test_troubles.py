@@ -71,6 +71,27 @@ async def test_with_nobody_there_on_either_side_both_are_findings_and_nothing_is
     ]
 
 
+@pytest.mark.parametrize(
+    ("refused", "code"), [(AuthenticationError("no"), "slurm-token-refused"), (UnavailableError("no"), "slurm-controller-down")]
+)
+async def test_a_ping_that_fails_for_the_token_is_not_taken_for_a_controller_that_is_down(refused: Exception, code: str) -> None:
+    class Refuses:
+        partitions = property(lambda self: self)
+
+        async def ping(self) -> list[Ping]:
+            return [Ping("head", status="Protocol authentication error")]
+
+        async def all(self) -> None:
+            raise refused
+
+    async with AskSlurm(SETTINGS) as slurm:
+        slurm.troubles.clear()
+        slurm.token, slurm._client = Token("slurm"), Refuses()  # type: ignore[assignment]
+        down = await slurm.controller()
+    assert code in {down.code if down else "", *(each.code for each in slurm.troubles)}
+    assert (down is None) == (code == "slurm-token-refused")
+
+
 async def test_a_dead_side_is_asked_once() -> None:
     asked = []
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from slinky.bridge.bridge import slurm_of
 from slinky.bridge.settings import Settings
 from slinky.explain.findings import Finding
-from slinky.explain.troubles import Token, kube_trouble, read_token, slurm_trouble
+from slinky.explain.troubles import Token, controller_trouble, kube_trouble, read_token, slurm_trouble
 from slinky.kube import Access, Client, KubeError
 from slinky.kube.retries import NEVER
 from slinky.slurm import SlurmClient, SlurmError, TokenFile
@@ -121,6 +121,14 @@ class AskSlurm(_Side):
             self.unread.add(what)
             return otherwise
         return await self._ask(what, lambda: question(client), otherwise, lambda error: self._wrong(error, what))
+
+    async def controller(self) -> Finding | None:
+        """What is wrong where no slurmctld answers. To a ping a token that is refused looks the same, so another question is asked then, which tells."""
+        down = controller_trouble(await self.ask("ping", lambda client: client.ping(), ()))
+        if down is None:
+            return None
+        await self.ask("partitions", lambda client: client.partitions.all(), ())
+        return None if any(trouble.code.startswith("slurm-token") for trouble in self.troubles) else down
 
     def _wrong(self, error: Exception, what: str) -> Finding:
         return slurm_trouble(error, what, self._settings, self.token, dt.datetime.now(dt.UTC))

@@ -18,7 +18,6 @@ from slinky.explain.asking import SECONDS, AskKube, AskSlurm
 from slinky.explain.gathering import lease_of
 from slinky.explain.installation import Installation, KubeSide, SlurmSide, Webhooks
 from slinky.explain.rights import Right, review_of, rights_of
-from slinky.explain.troubles import controller_trouble
 from slinky.kube import (
     MUTATING_CONFIGURATIONS,
     NAMESPACES,
@@ -200,8 +199,7 @@ async def _endpoints(client: Client, settings: Settings) -> int:
 
 async def _slurm(slurm: AskSlurm, settings: Settings) -> SlurmSide:
     server = await slurm.ask("server", lambda client: client.server(), None)
-    pings = await slurm.ask("ping", lambda client: client.ping(), ())
-    if down := controller_trouble(pings):
+    if down := await slurm.controller():
         unread = frozenset({"conf", "partitions", "nodes", "clock", "qos"})
         return SlurmSide(troubles=(down,), unread=unread, release=server.release if server else "", token=slurm.token)
     partitions, nodes, conf, ahead = await asyncio.gather(

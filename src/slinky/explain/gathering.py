@@ -14,7 +14,6 @@ from slinky.bridge.settings import Settings
 from slinky.explain.asking import SECONDS, AskKube, AskSlurm
 from slinky.explain.facts import Facts, KubeFacts, SlurmFacts, in_slurm
 from slinky.explain.pods import job_of
-from slinky.explain.troubles import controller_trouble
 from slinky.kube import EVENTS, LEASES, NAMESPACES, NODES, PODS, Access, Client, Event, Lease, Namespace, Pod
 from slinky.kube import NotFoundError as KubeNotFoundError
 from slinky.slurm import Job, NotFoundError, SlurmClient, UnavailableError
@@ -114,8 +113,7 @@ async def _kube(kube: AskKube, settings: Settings, namespace: str, pod: Pod | No
 async def _slurm(slurm: AskSlurm, job_id: int, *, queue: bool = True, whole: bool = False) -> SlurmFacts:
     """The queue is read where a job of it is asked about that waits, or `whole`."""
     server = await slurm.ask("server", lambda client: client.server(), None)
-    pings = await slurm.ask("ping", lambda client: client.ping(), ())
-    if down := controller_trouble(pings):
+    if down := await slurm.controller():
         return SlurmFacts(troubles=(down,), unread=frozenset({"job", "partitions", "nodes", "reservations", "queue"}), asked=job_id)
     jobs, partitions, nodes, reservations = await asyncio.gather(
         slurm.ask("job", lambda client: _job(client, job_id), ()) if job_id else _nothing(),

@@ -39,6 +39,7 @@ REFUSALS = (
     (re.compile(r"INVALID_ACCOUNT|\b2045\b|[Ii]nvalid account"), "pod-account-unknown", "account"),
     (re.compile(r"INVALID_QOS|\b2066\b|[Ii]nvalid qos"), "pod-qos-refused", "qos"),
     (re.compile(r"INVALID_PARTITION|\b2000\b|[Ii]nvalid partition"), "pod-partition-unknown", "partition"),
+    (re.compile(r"in all, and the pod asks for"), "pod-too-large", ""),
     (re.compile(r"none of the \d+ nodes|of one .*: say it|anti-affinity|affinity|label .* is not"), "pod-nowhere", ""),
     (re.compile(r"no node of partition|could hold \d+ of|has no nodes|NODE_CONFIG_UNAVAILABLE|\b2014\b"), "pod-too-large", ""),
 )
@@ -182,7 +183,9 @@ def _by_job(facts: Facts, about: str) -> Iterator[Finding]:
 
 def _standing(reason: str, message: str, facts: Facts, about: str) -> Finding:
     windows = facts.settings.windows
-    return entry(STANDINGS[reason]).found(about, message or reason, namespace=facts.namespace, window=windows.namespace, total=windows.total)
+    return entry(STANDINGS[reason]).found(
+        about, message or reason, namespace=facts.namespace, window=windows.namespace, total=windows.total
+    )
 
 
 def _refused(message: str, facts: Facts, about: str) -> Finding:
