@@ -9,7 +9,9 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Act", "History", "JobRecord", "LiveJob", "NodeSeen", "PodSeen", "read_history", "write_history"]
+__all__ = ["FORGOTTEN", "Act", "History", "JobRecord", "LiveJob", "NodeSeen", "PodSeen", "read_history", "write_history"]
+
+FORGOTTEN = "FORGOTTEN"  # the state of a job that Slurm was set back behind
 
 
 class PodSeen(msgspec.Struct, frozen=True, kw_only=True):

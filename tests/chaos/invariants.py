@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from tests.chaos.history import History, JobRecord, PodSeen
+from tests.chaos.history import FORGOTTEN, History, JobRecord, PodSeen
 from tests.chaos.lives import OVER, Life, fate, first_failures, jobs_by_id, lives
 from tests.chaos.occupation import double_booked, shared_with_slurm
 
@@ -110,6 +110,7 @@ def jobs_and_pods_agree(history: History, found: Sequence[Life]) -> Iterator[Fin
     there = [(life, pod) for life, pod in left if pod.phase not in OVER]
     live = {job.job_id: job for job in history.live if job.cluster == history.cluster}
     ended = {job.job_id for job in history.jobs if job.cluster == history.cluster and job.end and job.end <= soon}
+    forgotten = {job.job_id for job in history.jobs if job.state == FORGOTTEN}  # their pods run on, and Slurm knows nothing of them
     anew = {
         seen.job_id
         for life in found
@@ -125,7 +126,7 @@ def jobs_and_pods_agree(history: History, found: Sequence[Life]) -> Iterator[Fin
         later = life.when(soon)
         has_job = pod.job_id in live if pod.job_id else pod.key in named
         gathers = not pod.job_id and pod.group != "" and life.bound is not None  # its gang was not complete then, and was later
-        passes = later.gone or later.deleting or later.phase in OVER or gathers
+        passes = later.gone or later.deleting or later.phase in OVER or gathers or life.job_id in forgotten
         none = f" ({pod.job_id} is none)" if pod.job_id else ""
         yield f"pod {pod.key}", "" if has_job or passes else f"is {pod.phase} and has no job{none}"
 
@@ -176,7 +177,8 @@ def _one_job_at_a_time(history: History, found: Sequence[Life]) -> Iterator[Find
             by_workload.setdefault(job.workload, []).append(job)
     for workload, jobs in by_workload.items():
         jobs.sort(key=lambda job: job.start)
-        both = next(((a, b) for a, b in itertools.pairwise(jobs) if not a.end or b.start + SECOND < a.end), None)
+        pairs = [(a, b) for a, b in itertools.pairwise(jobs) if (a.job_id, a.submit) != (b.job_id, b.submit)]
+        both = next(((a, b) for a, b in pairs if not a.end or b.start + SECOND < a.end), None)
         yield workload, f"jobs {both[0].job_id} and {both[1].job_id} ran at once, and both bound pods" if both else ""
 
 

@@ -27,7 +27,7 @@ from tests.chaos.lines import Lines, kube_context
 from tests.chaos.lives import OVER, lives
 from tests.chaos.nodes import Nodes
 from tests.chaos.observer import Observer
-from tests.chaos.old_state import OldState
+from tests.chaos.old_state import OldState, confirm_alarms, with_forgotten
 from tests.chaos.processes import ADMISSION, CLUSTER, RUNNERS, Processes
 from tests.chaos.report import Report, fates
 from tests.chaos.schedule import REQUEST_KINDS, Fault, schedule
@@ -90,13 +90,16 @@ async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str],
         observer = await stack.enter_async_context(Observer(sandbox.kube_server, kube_context(sandbox), NAMESPACES))
         processes = await asyncio.to_thread(Processes, sandbox, folder, lines, kube)
         nodes = Nodes(sandbox, kube, observer, journal)
-        servers = Servers(sandbox, kube, lines, processes, nodes, journal, OldState(sandbox, folder))
+        old = OldState(sandbox, folder)
+        servers = Servers(sandbox, kube, lines, processes, nodes, journal, old)
         for name in NAMESPACES:
             await kube.create(NAMESPACE_OBJECTS.untyped, {"metadata": {"name": name}})
         await nodes.label_all()
         if plan.hybrid:
             await install_prolog(sandbox)
         async with processes:
+            if plan.old_state:
+                stack.push_async_callback(_ended, asyncio.create_task(confirm_alarms(kube, processes), name="administrator"))
             await _nodes_registered(sandbox)
             say("the bridge runs; users and faults begin")
             await storm(_planned(plan, Users(kube, journal), SlurmUsers(sandbox), lines, servers), say)
@@ -104,6 +107,8 @@ async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str],
             say(f"{sum(journal.counts.values())} faults; waiting until all is over")
             history = await _settled(sandbox, observer, journal, began)
         await _accounted(sandbox, history)
+        if old.before:
+            history.jobs = with_forgotten(old.before, history.jobs, old.set_back)
     write_history(history, folder / "history.json")
     return Report(
         seed=plan.seed,
@@ -117,6 +122,11 @@ async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str],
         gaps=observer.gaps,
         troubles=(*processes.crashes, *processes.troubles()),
     )
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _nodes_registered(sandbox: Sandbox) -> None:
