@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from slinky.kube import NODES, PODS, AlreadyExistsError, Client, Node, NotFoundError, Pod, from_kubeconfig
+from slinky.kube import EVENTS, NODES, PODS, AlreadyExistsError, Client, Node, NotFoundError, Pod, Resource, from_kubeconfig
+from slinky.operator.kinds import GROUP, VERSION
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.operator import install_crds
 from slinky.sandbox.played_cluster import NODESETS, PlayedCluster, played_workers
@@ -35,6 +36,27 @@ class Site(PlayedCluster):
         await self.operator.start_part("run", *self._words)
 
     # Kubernetes
+
+    async def cluster(self) -> None:
+        """Its Controller and RestApi."""
+        await self.create(
+            "Controller",
+            "c",
+            external=True,
+            externalConfig={"host": self.sandbox.record.addresses.head, "port": 6817},
+            slurmKeyRef={"name": "keys", "key": "slurm.key"},
+            jwtKeyRef={"name": "keys", "key": "jwt.key"},
+        )
+        await self.create("RestApi", "c", controllerRef={"name": "c"}, replicas=0)
+
+    async def delete(self, kind: str, name: str) -> None:
+        await self.kube.delete(_of(kind), name, self.namespace)
+
+    async def said(self, kind: str, name: str) -> str:
+        """Of the condition Progressing: reason and message."""
+        found = await self.kube.get(_of(kind), name, self.namespace)
+        told = (one for one in found.get("status", {}).get("conditions", []) if one["type"] == "Progressing")
+        return next((f"{one['reason']} {one['message']}" for one in told), "")
 
     async def condition(self, name: str, kind: str) -> tuple[str, str]:
         """Status and message."""
@@ -127,6 +149,24 @@ class Site(PlayedCluster):
 
         await self.until(f"NodeSet {nodeset} was ready", ready)
 
+    async def until_gone(self, kind: str, name: str) -> None:
+        async def gone() -> bool:
+            try:
+                await self.kube.get(_of(kind), name, self.namespace)
+            except NotFoundError:
+                return True
+            return False
+
+        await self.until(f"{kind} {name} was gone", gone)
+
+    async def until_event(self, kind: str, reason: str) -> None:
+        async def told() -> bool:
+            return any(
+                event.reason == reason and event.regarding.kind == kind for event in (await self.kube.list(EVENTS, self.namespace)).items
+            )
+
+        await self.until(f"Event {reason} told of a {kind}", told)
+
     async def until_states(self, name: str, *wanted: str, without: tuple[str, ...] = ()) -> None:
         async def so() -> bool:
             states = await self.states(name)
@@ -144,6 +184,10 @@ class Site(PlayedCluster):
             for pod in pods.items
         ]
         return "\n".join([*told, *there, *nodes, self.operator.log("run")[-6000:]])
+
+
+def _of(kind: str) -> Resource[dict[str, Any]]:
+    return Resource(GROUP, VERSION, kind.lower() + "s", dict)
 
 
 @contextlib.asynccontextmanager
@@ -179,8 +223,10 @@ async def _tidy(site: Site) -> None:
     """Nothing stays on the sandbox that others use too."""
     listed = await site.kube.list(NODESETS, site.namespace)
     instances = {each["metadata"]["name"] for each in listed.items}
-    for each in listed.items:
-        await site.kube.patch(NODESETS, each["metadata"]["name"], {"metadata": {"finalizers": None}}, site.namespace)
+    for plural in ("nodesets", "controllers", "restapis"):
+        resource: Resource[dict[str, Any]] = Resource(GROUP, VERSION, plural, dict)
+        for each in (await site.kube.list(resource, site.namespace)).items:
+            await site.kube.patch(resource, each["metadata"]["name"], {"metadata": {"finalizers": None}}, site.namespace)
     for node in await site.slurm.nodes.all():
         if site.namespace in node.comment or instances & set(node.features):
             with contextlib.suppress(SlurmError):

@@ -1,12 +1,13 @@
 """Workers that come and go under load: no job is lost, whoever wants a worker gone."""
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.operator_sandbox.cluster import Cluster
+from tests.operator_sandbox.cluster import EXAMPLES, Cluster
 
 __all__ = [
     "a_kubernetes_node_is_drained",
@@ -15,6 +16,7 @@ __all__ = [
     "a_nodeset_is_deleted",
     "an_eviction_is_tried",
     "daemons_follow_nodes",
+    "everything_is_deleted",
     "scaled_to_zero_and_back",
 ]
 
@@ -171,3 +173,35 @@ def a_nodeset_is_deleted(cluster: Cluster) -> None:
     cluster.until("the NodeSet was gone", lambda: not cluster.get("nodeset", "small"))
     cluster.until("its partition was gone", lambda: "small" not in cluster.partitions(), 120)
     cluster.until("slurmctld ran on", lambda: cluster.login("scontrol", "ping"))
+
+
+def everything_is_deleted(cluster: Cluster) -> None:
+    """slurmctld, and the way to ask it, stay until the last job has ended."""
+    cluster.until_idle("compute-0", "compute-1")
+    short = cluster.submit("sleep 8", "--nodelist=compute-0", "--partition=compute")
+    long = cluster.submit("sleep 600", "--nodelist=compute-1", "--partition=compute")
+    waits = cluster.submit("true", "--nodelist=compute-1", "--partition=compute", "--exclusive")
+    cluster.until_job(short, "RUNNING")
+    cluster.until_job(long, "RUNNING")
+    cluster.kubectl("delete", "--wait=false", f"--filename={EXAMPLES / 'cluster.yaml'}")
+
+    def job(number: int) -> dict[str, str]:
+        """As slurmctld says it: the login node is gone."""
+        told = cluster.on("slurm-controller-0", "scontrol", "--oneliner", "show", "job", str(number))
+        return dict(re.findall(r"(\w+)=(\S*)", told))
+
+    cluster.until(
+        "the worker that was free was gone", lambda: set(cluster.workers("compute")) == {"compute-1"} and not cluster.workers("small")
+    )
+    ended = job(short)
+    assert (ended["JobState"], ended["Restarts"], ended["ExitCode"]) == ("COMPLETED", "0", "0:0")
+    assert (job(long)["JobState"], job(waits)["JobState"]) == ("RUNNING", "PENDING")
+    cluster.until(
+        "the Controller said what it waits for",
+        lambda: "slurmctld stays until NodeSet compute is gone" in cluster.condition("controller", "slurm", "Progressing")[1],
+    )
+    assert "compute" in cluster.condition("restapi", "slurm", "Progressing")[1]
+    cluster.on("slurm-controller-0", "scancel", str(long))
+    for kind in ("nodeset", "controller", "restapi", "accounting"):
+        cluster.until(f"no {kind} was left", lambda kind=kind: not cluster.kubectl("get", kind, "--output=name").strip())  # type: ignore[misc]
+    cluster.until("no daemon was left", lambda: "slurm-" not in cluster.kubectl("get", "pods", "--output=name"))

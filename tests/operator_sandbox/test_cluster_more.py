@@ -154,3 +154,10 @@ async def test_workers_in_pods_join_a_slurm_that_runs_elsewhere(cluster: Cluster
     cluster.until("the workers were ready", lambda: cluster.condition("nodeset", "burst", "Ready")[0] == "True")
     srun = ["srun", "--partition=all", "--constraint=burst", "--nodes=2", "hostname"]
     assert sorted((await cluster.sandbox.link.run("head", *srun)).split()) == ["burst-0", "burst-1"]
+    cluster.kubectl("delete", f"--filename={EXAMPLES / 'external.yaml'}", "--wait=false")
+    cluster.until("the workers were gone, and what they belonged to", lambda: not cluster.get("controller", "head"))
+
+
+def test_a_cluster_that_is_deleted_whole_lets_its_jobs_end(cluster: Cluster) -> None:
+    """The last of them all: by `kubectl delete -f`, all objects at once."""
+    leaving.everything_is_deleted(cluster)

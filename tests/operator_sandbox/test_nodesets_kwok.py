@@ -1,11 +1,14 @@
 """NodeSets on real servers: the operator as a process, kube-apiserver and kwok, slurmctld and slurmrestd; slurmd's part is played by nodes registered through REST, jobs are external ones."""
 
 import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
 
-from slinky.kube import CLAIMS, EVENTS, NODES, PODS, NotFoundError, TooManyRequestsError
+from slinky.kube import CLAIMS, EVENTS, NODES, PODS, NotFoundError, Resource, TooManyRequestsError
+from slinky.operator.departing import ABANDON
+from slinky.operator.kinds import GROUP, VERSION
 from slinky.operator.nodesets.revisions import REVISIONS
 from slinky.sandbox.handle import Sandbox
 from tests.faults.proxy import FaultProxy
@@ -246,6 +249,75 @@ async def test_workers_come_go_and_follow_and_no_job_is_lost(sandbox: Sandbox, n
             given_a_deadline(site),
             with_claims(site),
         )
+
+
+async def test_a_cluster_that_is_deleted_whole_waits_for_its_jobs_and_an_admin_may_give_them_up(
+    sandbox: Sandbox, namespace: str, tmp_path: Path
+) -> None:
+    async with a_site(sandbox, namespace, tmp_path) as site:
+        await deleted_whole(site)
+        await site.cluster()
+        await deleted_after_its_controller_was_torn_away(site)
+
+
+async def deleted_whole(site: Site) -> None:
+    """The slurmrestd first, as `kubectl delete -f` may do; the operator is restarted meanwhile."""
+    await site.nodeset("de", replicas=2)
+    for name in ("de-0", "de-1"):
+        await site.until_states(name, "IDLE")
+    await site.until_ready("de")
+    job = await site.job_on("de-0")
+    for kind, name in (("RestApi", "c"), ("Controller", "c"), ("NodeSet", "de")):
+        await site.delete(kind, name)
+    await site.until_pods("de", "de-0")
+
+    async def said() -> bool:
+        head, asked = await site.said("Controller", "c"), await site.said("RestApi", "c")
+        return head.startswith("Deleting slurmctld stays until NodeSet de is gone") and "NodeSet de is not gone yet" in asked
+
+    await site.until("the Controller and the RestApi said what they wait for", said)
+    await site.until_event("Controller", "DeletionWaits")
+    await site.operator.stop("run")
+    await site.start_operator()
+
+    async def named() -> bool:
+        return f"job {job} is on node de-0" in (await site.condition("de", "Progressing"))[1]
+
+    await site.until("the NodeSet named the job that it waits for, after a restart too", named)
+    assert await site.is_running(job)
+    await site.slurm.jobs.cancel(job)
+    for kind, name in (("NodeSet", "de"), ("Controller", "c"), ("RestApi", "c")):
+        await site.until_gone(kind, name)
+    assert await site.node("de-0") is None
+
+
+async def deleted_after_its_controller_was_torn_away(site: Site) -> None:
+    """Nobody can be asked any more: it stays, says so, and goes when an administrator gives its jobs up."""
+    await site.nodeset("or", replicas=1)
+    await site.until_states("or-0", "IDLE")
+    await site.until_ready("or")
+    job = await site.job_on("or-0")
+    await site.delete("Controller", "c")
+    await site.until("the Controller waited", lambda: _starts(site.said("Controller", "c"), "Deleting"))
+    await site.kube.patch(Resource(GROUP, VERSION, "controllers", dict), "c", {"metadata": {"finalizers": None}}, site.namespace)
+    await site.until_gone("Controller", "c")
+    await site.delete("NodeSet", "or")
+
+    async def told() -> bool:
+        status, message = await site.condition("or", "Degraded")
+        return status == "True" and message.startswith("ControllerGone 1 worker is left, and Controller c is gone")
+
+    await site.until("the NodeSet said why it stays", told)
+    assert set(await site.pods("or")) == {"or-0"}
+    assert await site.is_running(job)
+    await site.kube.patch(NODESETS, "or", {"metadata": {"annotations": {ABANDON: "true"}}}, site.namespace)
+    await site.until_gone("NodeSet", "or")
+    await site.until_event("NodeSet", "JobsAbandoned")
+    await site.slurm.jobs.cancel(job)
+
+
+async def _starts(told: Awaitable[str], with_: str) -> bool:
+    return (await told).startswith(with_)
 
 
 async def test_while_slurm_is_silent_and_after_a_restart_nothing_goes_and_afterwards_all_does(

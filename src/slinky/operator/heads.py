@@ -4,6 +4,7 @@ Comes in: one object at a time, as it was written. Goes out: its children, appli
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 
 from slinky.kube import Key
 from slinky.operator import labels, names
@@ -12,6 +13,8 @@ from slinky.operator.assembling import Assembler
 from slinky.operator.children import Child, Owner
 from slinky.operator.conditions import DEGRADED, PROGRESSING, READY, Standing, broken, noting, settled, under_way
 from slinky.operator.configuration import bundled, confirmed_config, confirmed_copy, mark_in, marked, with_files
+from slinky.operator.departing import FINALIZER
+from slinky.operator.files import UnreadableError
 from slinky.operator.keys import Makes, host_keys, random_key
 from slinky.operator.kinds import Accounting, Controller, LoginSet, RestApi, Written
 from slinky.operator.objects.accounting import accounting_objects
@@ -58,6 +61,21 @@ class Heads:
         if kind == "Controller":
             self._reconfiguring.forget(key)
             await self._site.clusters.drop(key)
+
+    async def keep_asking(self, kind: str, found: Written) -> None:
+        """One that is being deleted and stays for a while: Slurm is asked on about its workers."""
+        if kind != "Controller":
+            return
+        with suppress(Trouble, UnreadableError):
+            await self._site.watches.files.known(found.metadata.namespace)
+            await self._slurm(self._assembler.controller(found.metadata.name, found.metadata.namespace))
+
+    def unasked(self, found: Written) -> str:
+        """Why a Controller's Slurm cannot be asked; empty where it can."""
+        cluster = self._site.clusters.get(*found.key)
+        if cluster is not None:
+            return "" if cluster.is_current else cluster.problem or "it has not answered lately"
+        return "it has no RestApi, or the Secret with its jwt.key is gone"
 
     async def _apply(self, kind: str, found: Written, objects: Sequence[Body]) -> None:
         if refused := await self._applied(kind, found, objects):
@@ -155,7 +173,8 @@ class Heads:
         """A client for as long as there is a RestApi to speak to."""
         site, namespace, name = self._site, controller.metadata.namespace, controller.metadata.name
         key = Key(namespace, name)
-        living = [each for each in self._assembler.members(RestApi, controller) if each.metadata.deletion_timestamp is None]
+        known = self._assembler.members(RestApi, controller)
+        living = [each for each in known if each.metadata.deletion_timestamp is None or FINALIZER in each.metadata.finalizers]
         secret, place = jwt_key(controller)
         content = await site.watches.files.content("Secret", secret, namespace)
         signing = content.bytes_of(place) if content else None
@@ -164,7 +183,7 @@ class Heads:
             return
         if not signing:
             return  # a client that is there goes on with the key that it has
-        restapi = min(living, key=lambda each: (str(each.metadata.creation_timestamp), each.metadata.name))
+        restapi = min(living, key=_first_to_ask)
         service = names.restapi(restapi.metadata.name)
         seen = site.watches.children["Service"].get(service, namespace)
         if seen is None:
@@ -263,6 +282,12 @@ class Heads:
         pods = self._site.watches.pods.list(found.metadata.namespace)
         wanted = {labels.APP: daemon, labels.INSTANCE: found.metadata.name}
         return pod_trouble(pod for pod in pods if all(pod.metadata.labels.get(key) == value for key, value in wanted.items()))
+
+
+def _first_to_ask(restapi: RestApi) -> tuple[bool, str, str]:
+    """One that stays, then the oldest."""
+    meta = restapi.metadata
+    return meta.deletion_timestamp is not None, str(meta.creation_timestamp), meta.name
 
 
 def _stands_still(pods: Standing) -> bool:

@@ -16,6 +16,7 @@ from slinky.operator.applying import ApplyError
 from slinky.operator.assembling import Assembler
 from slinky.operator.conditions import READY, broken, under_way
 from slinky.operator.conf.text import UnwritableValueError
+from slinky.operator.departing import Departing
 from slinky.operator.files import UnreadableError
 from slinky.operator.heads import Heads
 from slinky.operator.kinds import GROUP, Token, Written
@@ -46,6 +47,7 @@ class Passes:
         site.look_at, site.look_later = self._look, self._look_later
         self.reconfiguring = Reconfiguring(site, lambda key: self._look(Place(key.namespace, "Controller", key.name)))
         self._heads = Heads(site, assembler, self.reconfiguring)
+        self._departing = Departing(site, self._heads.unasked)
         self._tokens = TokenKeeper(site)
         self._ends: list[Callable[[], None]] = []
         if metrics:
@@ -155,11 +157,18 @@ class Passes:
         if found is None:
             await self._heads.gone(place.kind, place.key)
             return
-        if found.metadata.deletion_timestamp is not None or not self._site.may_act():
+        if not self._site.may_act():
+            return
+        if found.metadata.deletion_timestamp is not None:
+            if await self._departing.leave(place, found):
+                await self._heads.keep_asking(place.kind, found)
             return
         try:
             await self._site.watches.files.known(place.namespace)
+            unheld = await self._departing.hold(place, found)
             await self._make(place, found)
+            if unheld is not None:
+                raise unheld
         except Trouble as trouble:
             if trouble.waiting:
                 await self._site.statuses.say(place.kind, found, under_way(trouble.reason, trouble.message))

@@ -25,6 +25,7 @@ class FakeNodes:
 
     def __init__(self, refuses: bool = False) -> None:
         self.told: list[tuple[str, ...]] = []
+        self.reasons: dict[str, str] = {}
         self._refuses = refuses
 
     async def _take(self, what: str, names: Any) -> None:
@@ -34,8 +35,9 @@ class FakeNodes:
             raise RefusedError("no")
         self.told.append((what, *sorted(names)))
 
-    async def drain(self, names: Any, _reason: str) -> None:
+    async def drain(self, names: Any, reason: str) -> None:
         await self._take("drain", names)
+        self.reasons |= dict.fromkeys(names, reason)
 
     async def undrain(self, names: Any) -> None:
         await self._take("undrain", names)
@@ -43,8 +45,9 @@ class FakeNodes:
     async def resume(self, names: Any) -> None:
         await self._take("resume", names)
 
-    async def update(self, names: Any, _change: Any) -> None:
+    async def update(self, names: Any, change: Any) -> None:
         await self._take("update", names)
+        self.reasons |= dict.fromkeys(names, change.reason)
 
     async def delete(self, names: Any) -> None:
         await self._take("delete", [names] if isinstance(names, str) else names)
@@ -111,6 +114,7 @@ async def carried(
     [
         ([in_slurm("workers-0", "IDLE", "DRAIN", reason=OURS)], True),
         ([in_slurm("workers-0", "IDLE")], False),
+        ([in_slurm("workers-0", "DOWN", reason="broken fan")], False),
         ([in_slurm("workers-0", "ALLOCATED", "DRAIN", reason=OURS)], False),
         ([], False),
         (None, False),
@@ -155,6 +159,24 @@ async def test_an_admin_who_drained_a_node_a_moment_before_us_keeps_his_reason()
     silent = FakeCluster(None)
     carrier = await carried(Drain(("workers-0",), OURS), cluster=silent)
     assert (silent.nodes_told.told, [one.reason for one in carrier.problems]) == ([], ["SlurmNotAnswering"])
+
+
+async def test_what_an_admin_said_of_a_node_that_is_down_stays_behind_our_drain_and_comes_back_after_it() -> None:
+    down = FakeCluster([in_slurm("workers-0", "DOWN", reason="broken fan"), in_slurm("workers-1", "DOWN", reason="Not responding")])
+    await carried(Drain(("workers-0", "workers-1"), OURS), cluster=down)
+    assert down.nodes_told.reasons == {"workers-0": f"{OURS}; before: broken fan", "workers-1": OURS}
+    drained = FakeCluster([in_slurm("workers-0", "DOWN", "DRAIN", reason=f"{OURS}; before: broken fan")])
+    await carried(Drain(("workers-0",), "slurm-operator: y"), cluster=drained)
+    assert drained.nodes_told.reasons == {"workers-0": "slurm-operator: y; before: broken fan"}
+    await carried(Resume(("workers-0",)), cluster=drained)
+    assert drained.nodes_told.told[1:] == [("undrain", "workers-0"), ("update", "workers-0")]
+    assert drained.nodes_told.reasons == {"workers-0": "broken fan"}
+    half_done = FakeCluster([in_slurm("workers-0", "DOWN", reason=f"{OURS}; before: broken fan")])
+    await carried(Resume(("workers-0",)), cluster=half_done)
+    assert half_done.nodes_told.told == [("update", "workers-0")], "it was down before us, and stays so"
+    back = FakeCluster([in_slurm("workers-0", "IDLE", "DRAIN", reason=f"{OURS}; before: broken fan")])
+    await carried(Resume(("workers-0",)), cluster=back)
+    assert back.nodes_told.told == [("undrain", "workers-0")]
 
 
 async def test_what_slurm_refuses_is_said_and_not_asked_again_at_once() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slinky.operator.nodesets import marks
-from tests.operator.nodesets.world import World
+from tests.operator.nodesets.world import FAN, SILENT, World
 
 NUMBERS = st.integers(0, 2)
 Happening = tuple[str, object]
@@ -63,6 +63,10 @@ def _end_one(world: World, which: int) -> None:
         world.end_job(sorted(world.jobs)[which % len(world.jobs)])
 
 
+def _goes_down(world: World, how: tuple[int, str]) -> None:
+    world.goes_down(f"workers-{how[0]}", how[1])
+
+
 HAPPENINGS: dict[str, tuple[Callable[[World, object], None], st.SearchStrategy[object]]] = {
     "the operator has a turn": (_turn, st.tuples(st.booleans(), st.booleans())),  # type: ignore[dict-item]
     "pods go on": (lambda world, _: world.kubelets(), st.none()),
@@ -75,6 +79,8 @@ HAPPENINGS: dict[str, tuple[Callable[[World, object], None], st.SearchStrategy[o
     "the operator is restarted": (lambda world, _: world.restart(), st.none()),
     "an admin drains": (lambda world, number: world.admin_drains(f"workers-{number}"), NUMBERS),
     "an admin resumes": (lambda world, number: world.admin_resumes(f"workers-{number}"), NUMBERS),
+    "a node goes down": (_goes_down, st.tuples(NUMBERS, st.sampled_from([FAN, SILENT]))),  # type: ignore[dict-item]
+    "a node comes back": (lambda world, number: world.comes_back(f"workers-{number}"), NUMBERS),
     "a Kubernetes node is cordoned or not": (lambda world, number: world.cordoned.symmetric_difference_update({f"k{number}"}), NUMBERS),
     "somebody deletes a pod": (_deleted, NUMBERS),  # type: ignore[dict-item]
     "time goes by": (_time, st.sampled_from([1, 40, 90])),  # type: ignore[dict-item]
@@ -106,6 +112,9 @@ def holds(world: World) -> None:
     assert not world.killed, world.killed
     for name in world.admin_drained:
         assert "DRAIN" in world.slurm[name].states, name
+    for name in world.admin_downed - world.admin_drained:
+        assert "DOWN" in world.slurm[name].states, name
+        assert FAN in world.slurm[name].reason, world.slurm[name]
 
 
 def settle(world: World) -> None:
@@ -142,5 +151,6 @@ def calm(world: World) -> None:
         wanted = pod.name in world.admin_drained or pod.node in world.cordoned
         assert pod.revision == world.revision
         assert ("DRAIN" in node.states) == wanted, (pod, node)
+        assert FAN not in node.reason or pod.name in world.admin_downed | world.admin_drained, (pod, node)
         assert (pod.annotations.get(marks.CORDON) == "true") == (pod.node in world.cordoned), pod
     assert not world.turn(), "it does not come to rest"

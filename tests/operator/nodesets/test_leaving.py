@@ -61,11 +61,35 @@ def test_without_slurm_the_finalizer_stays_only_where_there_is_somebody_to_wait_
 
 
 @pytest.mark.parametrize("stands", list(ClusterStands))
-def test_without_slurm_pods_go_only_where_the_whole_cluster_is_deleted(stands: ClusterStands) -> None:
-    acts = plan(scene(LEAVING, [a_pod(0)], current=False, controller=stands))
-    assert bool(only(acts, DeletePod)) is (stands is ClusterStands.GONE)
-    staying = plan(scene(a_nodeset(replicas=0), [a_pod(0)], current=False, controller=stands))
-    assert only(staying, DeletePod) == []
+def test_without_slurm_no_pod_goes_however_its_controller_stands(stands: ClusterStands) -> None:
+    assert only(plan(scene(LEAVING, [a_pod(0)], current=False, controller=stands)), DeletePod) == []
+    assert only(plan(scene(a_nodeset(replicas=0), [a_pod(0)], current=False, controller=stands)), DeletePod) == []
+
+
+@pytest.mark.parametrize("stands", list(ClusterStands))
+def test_where_nobody_can_ever_be_asked_the_deadline_counts_from_the_deletion_and_an_event_tells(stands: ClusterStands) -> None:
+    acts = plan(scene(a_nodeset(deleted=True, drainDeadlineSeconds=60), [a_pod(0)], current=False, controller=stands))
+    unasked = stands in (ClusterStands.GONE, ClusterStands.MUTE)
+    assert names(acts, DeletePod) == (["workers-0"] if unasked else [])
+    assert [told.reason for told in only(acts, Tell)] == (["DrainDeadlineExceeded"] if unasked else [])
+    assert (
+        only(plan(scene(a_nodeset(deleted=True, drainDeadlineSeconds=7200), [a_pod(0)], current=False, controller=stands)), DeletePod) == []
+    )
+
+
+@pytest.mark.parametrize("current", [True, False])
+def test_jobs_that_are_given_up_hold_nothing_and_are_named_where_they_are_known(current: bool) -> None:
+    slurm, jobs = [in_slurm("workers-0", "ALLOCATED")], (a_job(7, "workers-0"),) if current else None
+    acts = plan(scene(LEAVING, [a_pod(0)], slurm, jobs=jobs, current=current, is_abandoned=True))
+    assert names(acts, DeletePod) == ["workers-0"]
+    [told] = only(acts, Tell)
+    assert told.reason == "JobsAbandoned"
+    assert ("job 7 is" in told.note) is current
+    assert only(plan(scene(LEAVING, waiting=(4,), is_abandoned=True)), LetGo) == [LetGo()]
+
+
+def test_where_the_whole_cluster_is_deleted_no_waiting_job_holds_it() -> None:
+    assert only(plan(scene(LEAVING, waiting=(4,), controller=ClusterStands.LEAVING)), LetGo) == [LetGo()]
 
 
 TEMPLATES: list[dict[str, Any]] = [{"metadata": {"name": "scratch"}, "spec": {}}]

@@ -1,7 +1,9 @@
 """Scaling in StatefulSet mode, and above all: when a pod may go."""
 
+import msgspec
 import pytest
 
+from slinky.kube import Pod
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import ChangePod, CreatePod, DeletePod, DeleteSlurmNode, Drain, Resume, SetConditions, Tell
 from slinky.operator.nodesets.plan import JobsNeeded, jobs_needed, plan
@@ -114,9 +116,41 @@ def test_a_pod_whose_container_is_being_made_does_not_count_as_never_started() -
     assert names(plan(scene(a_nodeset(replicas=0), pods, current=False)), DeletePod) == []
 
 
-def test_a_slurmd_that_is_not_ready_and_long_unknown_to_slurm_may_go() -> None:
-    old, young = a_pod(0, ready=False, ready_since=ago(minutes=6)), a_pod(1, ready=False, ready_since=ago(minutes=4))
+def unready(number: int, *, since: float, started: float) -> Pod:
+    """Minutes ago."""
+    running = {"state": {"running": {"startedAt": ago(minutes=started)}}}
+    return a_pod(number, ready=False, ready_since=ago(minutes=since), slurmd=running)
+
+
+def test_a_slurmd_that_was_never_ready_and_is_long_unknown_to_slurm_may_go() -> None:
+    old, young = unready(0, since=7, started=6), unready(1, since=7, started=4)
     assert names(plan(scene(a_nodeset(replicas=0), [old, young])), DeletePod) == ["workers-0"]
+
+
+def test_a_slurmd_that_was_ready_once_stays_though_slurm_does_not_know_it_any_more() -> None:
+    """It may run jobs of a Slurm that has lost its memory, however long it is not ready."""
+    snapshot = scene(a_nodeset(replicas=0), [unready(0, since=600, started=601)])
+    assert names(plan(snapshot), DeletePod) == []
+    overdue = msgspec.structs.replace(
+        snapshot.pods["workers-0"],
+        metadata=msgspec.structs.replace(snapshot.pods["workers-0"].metadata, annotations=cordoned("scale-in", ago(seconds=61))),
+    )
+    acts = plan(scene(a_nodeset(replicas=0, drainDeadlineSeconds=60), [overdue]))
+    assert names(acts, DeletePod) == ["workers-0"]
+    assert [told.reason for told in only(acts, Tell)] == ["DrainDeadlineExceeded"]
+
+
+@pytest.mark.parametrize("reason", ["broken fan", "Not responding", "slurm-operator: Pod is terminating", ""])
+def test_a_worker_that_is_down_is_drained_before_it_goes(reason: str) -> None:
+    """A slurmd that comes back is used again (ReturnToService=2), maybe between the look and the deletion."""
+    pods = [a_pod(0, annotations=cordoned("scale-in"))]
+    acts = plan(scene(a_nodeset(replicas=0), pods, [in_slurm("workers-0", "DOWN", reason=reason)]))
+    assert only(acts, Drain) == [Drain(("workers-0",), SCALED_IN)]
+    assert names(acts, DeletePod) == []
+    drained = in_slurm("workers-0", "DOWN", "DRAIN", reason=f"{SCALED_IN}; before: {reason}")
+    after = plan(scene(a_nodeset(replicas=0), pods, [drained]))
+    assert only(after, Drain) == []
+    assert names(after, DeletePod) == ["workers-0"]
 
 
 def test_the_deadline_takes_the_jobs_with_it_and_says_which() -> None:
@@ -206,6 +240,7 @@ INFO = '{"namespace":"hpc","podName":"workers-0","node":"k0","nodeSetName":"work
         (("IDLE",), "", INFO, False),
         (("IDLE", "DRAIN"), "bad disk", INFO, False),
         (("DOWN",), "broken fan", INFO, False),
+        (("DOWN", "DRAIN"), f"{SCALED_IN}; before: broken fan", INFO, False),
         (("ALLOCATED", "DRAIN"), SCALED_IN, INFO, False),
         (("IDLE", "DRAIN"), SCALED_IN, "", False),
         (("IDLE", "DRAIN"), SCALED_IN, INFO.replace('"nodeset"', '"another"'), False),

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from slinky.operator.nodesets.acts import CreatePod, DeletePod
+import pytest
+
+from slinky.operator.nodesets import marks
+from slinky.operator.nodesets.acts import ChangePod, CreatePod, DeletePod
 from slinky.operator.nodesets.plan import choose, plan
 from slinky.operator.nodesets.snapshot import ClusterStands
 from slinky.operator.nodesets.status import numbers, standing
@@ -79,8 +82,40 @@ def test_where_workers_are_pinned_their_nodes_are_kept_and_used() -> None:
     assert numbers(snapshot, choice)["ordinalToNode"] == {"0": "k0", "1": "k7"}
 
 
-def test_without_a_restapi_it_is_said_that_no_worker_can_go() -> None:
-    assert said(scene(a_nodeset(replicas=0), [a_pod(0)], current=False, controller=ClusterStands.MUTE))[3] == "NoRestApi"
+def test_without_a_restapi_pods_that_are_ready_suffice_and_it_is_said_that_no_worker_can_go() -> None:
+    def mute(replicas: int, **spec: Any) -> tuple[bool, bool, bool, str]:
+        return said(scene(a_nodeset(replicas=replicas, **spec), [a_pod(0)], current=False, controller=ClusterStands.MUTE))
+
+    assert mute(1) == (True, False, False, "NoRestApi")
+    assert mute(2) == (False, True, False, "WorkersStarting")
+    assert mute(0) == (True, False, True, "NoRestApi")
+
+
+def test_without_a_restapi_a_worker_is_cordoned_and_goes_when_its_deadline_is_over() -> None:
+    mute: dict[str, Any] = {"current": False, "controller": ClusterStands.MUTE}
+    nodeset = a_nodeset(replicas=0, drainDeadlineSeconds=60)
+    acts = plan(scene(nodeset, [a_pod(0)], **mute))
+    assert only(acts, ChangePod)[0].annotations[marks.CAUSE] == "scale-in"
+    assert names(acts, DeletePod) == []
+    assert names(plan(scene(nodeset, [a_pod(0, annotations=cordoned("scale-in", ago(seconds=61)))], **mute)), DeletePod) == ["workers-0"]
+
+
+@pytest.mark.parametrize(("stands", "reason"), [(ClusterStands.GONE, "ControllerGone"), (ClusterStands.MUTE, "NoRestApi")])
+def test_a_nodeset_that_stays_because_nobody_can_be_asked_says_so_and_what_would_end_it(stands: ClusterStands, reason: str) -> None:
+    snapshot = scene(a_nodeset(deleted=True), [a_pod(0)], current=False, controller=stands)
+    assert said(snapshot)[3] == reason
+    message = standing(snapshot, choose(snapshot))["Degraded"].message
+    assert "drainDeadlineSeconds" in message
+    assert "slinky.slurm.net/abandon-jobs=true" in message
+
+
+def test_a_nodeset_without_workers_says_why_it_stays() -> None:
+    def message(**more: Any) -> str:
+        snapshot = scene(a_nodeset(deleted=True), **more)
+        return standing(snapshot, choose(snapshot))["Progressing"].message
+
+    assert "Slurm does not answer" in message(current=False)
+    assert "jobs wait in its partition, which goes with it: 4, 5" in message(waiting=(4, 5))
 
 
 def test_a_pod_that_is_pinned_to_a_node_that_is_gone_is_made_anew_elsewhere() -> None:

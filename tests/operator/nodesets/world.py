@@ -12,7 +12,7 @@ import msgspec
 from slinky.kube.objects import Condition
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import Act, ChangePod, CreatePod, DeletePod, DeleteSlurmNode, Drain, LetGo, Resume, SetConditions
-from slinky.operator.nodesets.drains import is_out_of_use
+from slinky.operator.nodesets.drains import is_drained
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.plan import JobsNeeded, jobs_needed, plan
 from slinky.operator.nodesets.slurm_marks import is_nobodys, pod_info
@@ -21,6 +21,8 @@ from slinky.slurm import Node as SlurmNode
 from tests.operator.nodesets.scene import NOW, a_node, a_nodeset, a_pod
 
 ADMIN = "bad disk"
+FAN = "broken fan"
+SILENT = "Not responding"
 
 
 @dataclass
@@ -84,6 +86,7 @@ class World:
         self.cordoned: set[str] = set()
         self.answers = True
         self.admin_drained: set[str] = set()
+        self.admin_downed: set[str] = set()
         self.counter = 0
         self.killed: list[str] = []
         self.restart()
@@ -154,13 +157,15 @@ class World:
             case Drain(names, reason) if self.answers:
                 for name in names:
                     there = self.slurm.get(name)
-                    if there is not None and (not is_out_of_use(there) or marks.is_ours(there.reason)):
-                        self._state(name, add="DRAIN", reason=reason)
+                    if there is not None and (not is_drained(there) or marks.is_ours(there.reason)):
+                        told = marks.said_before(there.reason) if there.is_down or is_drained(there) else ""
+                        self._state(name, add="DRAIN", reason=marks.with_before(reason, told))
             case Resume(names) if self.answers:
                 for name in names:
                     node = self.slurm.get(name)
                     if node is not None and marks.is_ours(node.reason):
-                        self._state(name, take=("DRAIN", "DOWN"), reason="")
+                        before = marks.said_before(node.reason) if node.is_down else ""
+                        self._state(name, take=("DRAIN",) if before else ("DRAIN", "DOWN"), reason=before)
             case DeleteSlurmNode(name, renewed) if self.answers and name in self.slurm:
                 if renewed and (self.slurm[name].is_busy or not is_nobodys(self.slurm[name])):
                     return
@@ -181,8 +186,10 @@ class World:
             return
         if act.on_word:
             node = self.slurm.get(act.on_word) if self.answers else None
-            if node is None or not is_out_of_use(node) or node.is_busy:
+            if node is None or not is_drained(node) or node.is_busy:
                 return
+            self.comes_back(act.on_word)
+            self.start_job(act.on_word)  # at the worst moment: after the look, before the deletion
         self._end_jobs(pod, act)
         pod.leaving, pod.version = True, pod.version + 1
         self.memory.deleted(pod.uid, self.now.timestamp())
@@ -220,7 +227,11 @@ class World:
         info = f'{{"namespace":"hpc","podName":"{pod.name}","node":"{pod.node}","nodeSetName":"workers","nodeSetUID":"nodeset"}}'
         held = self.slurm.get(pod.name)
         states = [word for word in (held.states if held else ["IDLE"]) if word not in ("NOT_RESPONDING", "DOWN")] or ["IDLE"]
-        self.slurm[pod.name] = SlurmNode(pod.name, node_states=states, reason=held.reason if held else "", comment=info)
+        is_used_again = held is not None and held.is_down and not is_drained(held)
+        self.slurm[pod.name] = SlurmNode(
+            pod.name, node_states=states, reason=held.reason if held and not is_used_again else "", comment=info
+        )
+        self.admin_downed.discard(pod.name)
 
     def start_job(self, name: str) -> int:
         """Its id; 0 where Slurm starts none there."""
@@ -256,13 +267,35 @@ class World:
 
     def admin_resumes(self, name: str) -> None:
         if name in self.slurm and self.answers:
-            self._state(name, take=("DRAIN",), reason="")
+            self._state(name, take=("DRAIN", "DOWN"), reason="")
             self.admin_drained.discard(name)
+            self.admin_downed.discard(name)
+
+    def goes_down(self, name: str, reason: str) -> None:
+        """By slurmctld, whose slurmd does not answer, or by an admin; Slurm ends the jobs there in both cases."""
+        node = self.slurm.get(name)
+        if node is None or not self.answers:
+            return
+        for job in [job for job in self.jobs.values() if job.node == name]:
+            self.end_job(job.id)
+        if reason == FAN:  # a drain that is there is his from now on
+            (self.admin_drained if is_drained(node) else self.admin_downed).add(name)
+        elif is_drained(node) or node.is_down:
+            reason = node.reason
+        self._state(name, add="DOWN", reason=reason)
+
+    def comes_back(self, name: str) -> None:
+        """ReturnToService=2: a slurmd that registers is used again, whoever set it down."""
+        node = self.slurm.get(name)
+        if node is not None and node.is_down and self.answers and name in self.pods:
+            self._state(name, take=("DOWN",), reason=node.reason if is_drained(node) else "")
+            self.admin_downed.discard(name)
 
     def slurm_forgets(self, name: str) -> None:
         """slurmctld lost its memory of a node, and with it of its jobs, which run on."""
         self.slurm.pop(name, None)
         self.admin_drained.discard(name)
+        self.admin_downed.discard(name)
 
     def _state(self, name: str, *, add: str = "", take: tuple[str, ...] = (), reason: str | None = None) -> None:
         node = self.slurm.get(name)

@@ -41,7 +41,7 @@ from slinky.operator.nodesets.acts import (
     SetTopology,
     in_order,
 )
-from slinky.operator.nodesets.drains import is_out_of_use
+from slinky.operator.nodesets.drains import is_drained
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.slurm_marks import is_nobodys, refusal_of
 from slinky.operator.trouble import Trouble
@@ -118,7 +118,8 @@ class Carrier:
         nodes = self._cluster.slurm.nodes
         match act:
             case Drain(names, reason):
-                await nodes.drain([name for name in names if not self._is_anothers(name)], reason)
+                for whole, some in self._reasons(names, reason).items():
+                    await nodes.drain(some, whole)
             case Resume(names):
                 await self._resume(names)
             case SetComment(name, comment):
@@ -152,10 +153,16 @@ class Carrier:
                 self.problems.append(Trouble("SlurmNotAnswering", f"Slurm does not answer: {error}"))
                 return
 
-    def _is_anothers(self, name: str) -> bool:
-        """Drained or down by somebody else's word: an administrator may have been first."""
-        node = self._cluster.nodes.get(name) if self._cluster else None
-        return node is not None and is_out_of_use(node) and not marks.is_ours(node.reason)
+    def _reasons(self, names: Sequence[str], reason: str) -> dict[str, list[str]]:
+        """What each is drained with. Not those that somebody else has drained: an administrator may have been first. Of one that is down, what he said of it stays behind our reason."""
+        assert self._cluster is not None
+        found: dict[str, list[str]] = {}
+        for name in names:
+            node = self._cluster.nodes.get(name)
+            if node is None or not is_drained(node) or marks.is_ours(node.reason):
+                told = marks.said_before(node.reason) if node is not None and (node.is_down or is_drained(node)) else ""
+                found.setdefault(marks.with_before(reason, told), []).append(name)
+        return found
 
     async def _resume(self, names: Sequence[str]) -> None:
         """Only what is ours at this moment: an administrator may have taken it over since."""
@@ -163,7 +170,10 @@ class Carrier:
         nodes, known = self._cluster.slurm.nodes, self._cluster.nodes
         found = [node for name in names if (node := known.get(name)) is not None and marks.is_ours(node.reason)]
         await nodes.undrain([node.name for node in found if "DRAIN" in node.states])
-        await nodes.resume([node.name for node in found if "DRAIN" not in node.states and node.is_down])
+        told = {node.name: before for node in found if node.is_down and (before := marks.said_before(node.reason))}
+        await nodes.resume([node.name for node in found if "DRAIN" not in node.states and node.is_down and node.name not in told])
+        for name, before in told.items():  # it was down before we drained it, for somebody's own reason: so it is again
+            await nodes.update([name], NodeChange(reason=before))
 
     async def _asked(self, act: Act, call: Callable[[], Awaitable[None]]) -> None:
         if not self._may_act():
@@ -224,7 +234,7 @@ class Carrier:
         if cluster is None or not await self._has_looked(cluster):
             return set()
         nodes = {act.uid: cluster.nodes.get(act.on_word) for act in acts}
-        return {uid for uid, node in nodes.items() if node is not None and is_out_of_use(node) and not node.is_busy}
+        return {uid for uid, node in nodes.items() if node is not None and is_drained(node) and not node.is_busy}
 
     async def _delete_one(self, act: DeletePod) -> None:
         for claim in act.claims:

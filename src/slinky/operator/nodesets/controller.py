@@ -31,6 +31,7 @@ from slinky.operator.applying import ApplyError
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import Owner
 from slinky.operator.conditions import broken
+from slinky.operator.departing import abandons
 from slinky.operator.files import UnreadableError
 from slinky.operator.kinds import NODESETS, NodeSet, NodeSetSpec, Written
 from slinky.operator.nodesets import marks
@@ -188,6 +189,7 @@ class NodeSets:
             nodes=self._nodes(nodeset, pods.values()),
             slurm=hearing.view(self._site.clusters.get(*controller), moment),
             controller=self._stands(controller),
+            is_abandoned=self._is_abandoned(nodeset, controller),
             created=memory.unseen_creations(pods, now),
             deleted=memory.unseen_deletions({pod.metadata.uid for pod in pods.values()}, now),
             refused=memory.lately_refused(now),
@@ -226,6 +228,11 @@ class NodeSets:
             return ClusterStands.LEAVING
         has_restapi = any(controller_of(each) == controller.name for each in kinds["RestApi"].list(controller.namespace))
         return ClusterStands.HERE if has_restapi else ClusterStands.MUTE
+
+    def _is_abandoned(self, nodeset: NodeSet, controller: Key) -> bool:
+        kinds, meta = self._site.watches.kinds, nodeset.metadata
+        found = kinds["NodeSet"].get(meta.name, meta.namespace)
+        return found is not None and abandons(found, kinds["Controller"].by_key(controller))
 
     async def _with_jobs(self, snapshot: Snapshot, controller: Key, hearing: Hearing) -> SlurmView:
         needed = jobs_needed(snapshot)

@@ -2,7 +2,7 @@
 
 In: a snapshot and who is to go. Out: acts that cordon, drain, uncordon and resume.
 What must stay true: a worker is drained where it is to go, where somebody wrote pod-cordon on it, or where its Kubernetes node is cordoned; a drain is undone only where it is ours and none of these holds;
-a drain by somebody else is neither undone nor given another reason, and writes no cordon on the pod. Slurm is told only while it is current.
+a drain by somebody else is neither undone nor given another reason, and writes no cordon on the pod. Slurm is told only while it is current; where nobody can ever be asked, the cordon alone is written, for deadlines count from it.
 """
 
 import datetime as dt
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import Act, Drain, Resume, in_order
 from slinky.operator.nodesets.choice import Cause, Choice, live
-from slinky.operator.nodesets.drains import is_out_of_use
+from slinky.operator.nodesets.drains import is_drained, unasked
 from slinky.operator.nodesets.reasons import by_hand, of_cause, of_node
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 from slinky.slurm import Node as SlurmNode
@@ -42,7 +42,7 @@ def cordons(snapshot: Snapshot, choice: Choice) -> Iterator[Act]:
 
 def cordon_marks(snapshot: Snapshot, worker: Worker, choice: Choice) -> dict[str, str | None]:
     """The annotations of our cordon that are not as they should be."""
-    if not snapshot.slurm.is_current:
+    if not snapshot.slurm.is_current and not unasked(snapshot):
         return {}
     cause = cause_of(worker, choice)
     was, _, kept = worker.cause.partition(";")
@@ -79,9 +79,10 @@ def _reason(snapshot: Snapshot, worker: Worker, choice: Choice) -> str:
 
 
 def _wants_drain(node: SlurmNode, reason: str) -> bool:
-    if not is_out_of_use(node):
+    """Also of one that is down: it may come back. What somebody said of it then stays behind ours (`Carrier`)."""
+    if not is_drained(node):
         return True
-    return "DRAIN" in node.states and marks.is_ours(node.reason) and node.reason != reason
+    return marks.is_ours(node.reason) and marks.without_before(node.reason) != reason
 
 
 def _is_ours_to_undo(node: SlurmNode) -> bool:

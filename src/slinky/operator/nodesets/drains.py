@@ -1,7 +1,8 @@
 """May a pod go? The one place that answers, and it answers no until Slurm has said that no job is there.
 
-In: a worker and the snapshot it is of. Out: a `Word`, with the sentence that says why. Also whose a Slurm node's drain is.
-What must stay true: GO for a pod that may hold a job only where Slurm is current, has the node drained (or down for good) and names no job on it, or where the NodeSet's own deadline is over; whatever is not known is WAIT.
+In: a worker and the snapshot it is of. Out: a `Word`, with the sentence that says why.
+What must stay true: GO for a pod that may hold a job only where Slurm is current, has the node drained and names no job on it, or where an administrator has said so in writing: a deadline in the NodeSet's spec that is over, or the annotation that gives
+its jobs up. A node that is down and not drained may come back and take a job at any moment. Whatever is not known is WAIT.
 """
 
 import datetime as dt
@@ -11,10 +12,9 @@ from dataclasses import dataclass
 from slinky.operator.nodesets.snapshot import ClusterStands, JobOnNodes, Snapshot, Worker
 from slinky.slurm import Node as SlurmNode
 
-__all__ = ["Verdict", "Word", "is_out_of_use", "is_overdue", "jobs_on", "may_go", "told"]
+__all__ = ["Verdict", "Word", "is_drained", "is_overdue", "jobs_on", "known_of", "may_go", "told", "unasked"]
 
-PATIENCE = dt.timedelta(minutes=5)  # for a slurmd that is not ready to make itself known to Slurm
-NOT_RESPONDING = "Not responding"  # slurmctld's own reason: such a node may come back by itself
+PATIENCE = dt.timedelta(minutes=5)  # for a slurmd that was never ready to make itself known to Slurm
 
 
 class Verdict(enum.Enum):
@@ -25,14 +25,22 @@ class Verdict(enum.Enum):
     WAIT = enum.auto()  # nobody can tell
 
 
+class Allowed(enum.StrEnum):
+    """Who lets a worker go with what may run there: the reason of the Event that says so."""
+
+    DEADLINE = "DrainDeadlineExceeded"
+    ABANDONED = "JobsAbandoned"
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
-    """`on_slurm`: GO because Slurm said so. `unchanged`: GO for the pod as it was seen, and for no later version of it. `killed`: jobs that go with it."""
+    """`on_slurm`: GO because Slurm said so. `unchanged`: GO for the pod as it was seen, and for no later version of it. `allowed`: GO whatever runs there; `killed`: the jobs that are known to."""
 
     verdict: Verdict
     why: str
     on_slurm: bool = False
     unchanged: bool = False
+    allowed: Allowed | None = None
     killed: tuple[JobOnNodes, ...] | None = None
 
     @property
@@ -48,28 +56,52 @@ def may_go(worker: Worker, snapshot: Snapshot, cause: str | None = None) -> Word
         return Word(Verdict.GO, "it was never on a node", unchanged=True)
     if worker.was_never_started:
         return Word(Verdict.GO, "its slurmd never started", unchanged=True)
-    if snapshot.controller is ClusterStands.GONE and snapshot.is_being_deleted:
-        return Word(Verdict.GO, "its cluster's Controller is deleted, and so is its NodeSet")
+    if snapshot.is_abandoned and cause is not None:
+        return Word(Verdict.GO, "its jobs are given up", allowed=Allowed.ABANDONED, killed=jobs_on(worker.hostname, snapshot))
+    overdue = is_overdue(worker, snapshot, cause)
     if not snapshot.slurm.is_current:
-        return Word(Verdict.WAIT, "Slurm does not answer")
+        return _unheard(snapshot, overdue)
     if worker.slurm is None:
-        return _unknown(worker, snapshot)
-    return _known(worker.slurm, snapshot, is_overdue(worker, snapshot, cause))
+        return _unknown(worker, snapshot, overdue)
+    return _known(worker.slurm, snapshot, overdue)
 
 
-def _unknown(worker: Worker, snapshot: Snapshot) -> Word:
-    """Slurm answers and has no such node. That is no word on jobs while slurmd runs: Slurm may have lost its memory."""
+def unasked(snapshot: Snapshot) -> str:
+    """Why nobody can be asked, and not for now only; empty where Slurm is silent and may answer again."""
+    match snapshot.controller:
+        case ClusterStands.MUTE:
+            return "the cluster has no RestApi"
+        case ClusterStands.GONE:
+            return f"Controller {snapshot.nodeset.spec.controller_ref.name} is gone"
+    return ""
+
+
+def _unheard(snapshot: Snapshot, overdue: bool) -> Word:
+    """A deadline counts where it was written knowing that nobody can be asked, and not while Slurm is silent for a moment."""
+    if not (why := unasked(snapshot)):
+        return Word(Verdict.WAIT, "Slurm does not answer")
+    if overdue:
+        return Word(Verdict.GO, f"its deadline is over, and {why}", allowed=Allowed.DEADLINE)
+    return Word(Verdict.WAIT, f"{why}, so nobody can say whether jobs run there")
+
+
+def _unknown(worker: Worker, snapshot: Snapshot, overdue: bool) -> Word:
+    """Slurm answers and has no such node. That is no word on jobs while slurmd runs: Slurm may have lost its memory. A slurmd that never answered its readiness probe, which asks at the port that jobs come by, has none."""
     if worker.is_stopped:
         return Word(Verdict.GO, "its slurmd does not run, and Slurm does not know it", unchanged=True)
-    quiet_since = worker.ready_changed_at
-    answers_since = snapshot.slurm.current_since
-    if not worker.is_ready and quiet_since and answers_since and snapshot.now - max(quiet_since, answers_since) >= PATIENCE:
-        return Word(Verdict.GO, "it is not ready, and Slurm has not known it for long", unchanged=True)
-    return Word(Verdict.WAIT, f"Slurm does not know node {worker.hostname}, though its pod runs")
+    quiet_since, answers_since = worker.never_ready_since, snapshot.slurm.current_since
+    if quiet_since and answers_since and snapshot.now - max(quiet_since, answers_since) >= PATIENCE:
+        return Word(Verdict.GO, "it was never ready, and Slurm has not known it for long", unchanged=True)
+    if overdue:
+        return Word(Verdict.GO, "its deadline is over, and Slurm does not know it", allowed=Allowed.DEADLINE)
+    return Word(
+        Verdict.WAIT,
+        f"Slurm does not know node {worker.hostname}, though its slurmd runs: jobs of a Slurm that lost its memory may be there",
+    )
 
 
 def _known(node: SlurmNode, snapshot: Snapshot, overdue: bool) -> Word:
-    if not is_out_of_use(node):
+    if not is_drained(node):
         return Word(Verdict.DRAIN, f"Slurm may still give jobs to node {node.name}")
     jobs = jobs_on(node.name, snapshot)
     if jobs is None and (overdue or not node.is_busy):  # a suspended job does not show on its node
@@ -77,15 +109,13 @@ def _known(node: SlurmNode, snapshot: Snapshot, overdue: bool) -> Word:
     if not node.is_busy and not jobs:
         return Word(Verdict.GO, f"node {node.name} is drained", on_slurm=True)
     if overdue:
-        return Word(Verdict.GO, "its deadline is over", killed=jobs)
+        return Word(Verdict.GO, "its deadline is over", allowed=Allowed.DEADLINE, killed=jobs or None)
     return Word(Verdict.BUSY, f"{told(jobs)} on node {node.name}")
 
 
-def is_out_of_use(node: SlurmNode) -> bool:
-    """Slurm gives it no job before somebody says so. A node that is down for not responding may come back by itself."""
-    if "DRAIN" in node.states:
-        return "UNDRAIN" not in node.states
-    return node.is_down and bool(node.reason) and not node.reason.startswith(NOT_RESPONDING)
+def is_drained(node: SlurmNode) -> bool:
+    """Slurm gives it no job before somebody says so. Being down is not that: a slurmd that comes back is used again (ReturnToService=2)."""
+    return "DRAIN" in node.states and "UNDRAIN" not in node.states
 
 
 def jobs_on(name: str, snapshot: Snapshot) -> tuple[JobOnNodes, ...] | None:
@@ -93,10 +123,13 @@ def jobs_on(name: str, snapshot: Snapshot) -> tuple[JobOnNodes, ...] | None:
 
 
 def is_overdue(worker: Worker, snapshot: Snapshot, cause: str | None) -> bool:
+    """Of one whose NodeSet goes and of which nobody can be asked, the deadline counts from the NodeSet's deletion: it may never have been cordoned."""
     seconds = snapshot.nodeset.spec.drain_deadline_seconds
     since = worker.leaves_since
-    if cause is None or worker.cause.partition(";")[0] != cause:
+    if cause is None:
         return False
+    if worker.cause.partition(";")[0] != cause:
+        since = snapshot.nodeset.metadata.deletion_timestamp if unasked(snapshot) else None
     return seconds is not None and since is not None and snapshot.now - since >= dt.timedelta(seconds=seconds)
 
 
@@ -105,3 +138,10 @@ def told(jobs: tuple[JobOnNodes, ...] | None) -> str:
         return "a job is"
     named = ", ".join(str(job.id) for job in jobs[:10]) + (" …" if len(jobs) > 10 else "")
     return f"job {named} is" if len(jobs) == 1 else f"jobs {named} are"
+
+
+def known_of(word: Word) -> str:
+    """Of a worker that goes whatever runs there."""
+    if word.killed is None:
+        return "nobody could say which jobs are"
+    return told(word.killed) if word.killed else "no job is"

@@ -1,7 +1,7 @@
 """A NodeSet that is deleted: its workers go as they become free, then their records in Slurm, and last its own finalizer.
 
 In: a snapshot of a NodeSet that is being deleted. Out: what is left to do.
-What must stay true: its finalizer stays while a pod is there, or while a job waits in its partition: its lines stand in slurm.conf for as long, as slurmctld may not survive their loss. Where there is nobody to ask any more, nobody is waited for.
+What must stay true: its finalizer stays while a pod is there, or while a job waits in its partition: its lines stand in slurm.conf for as long, as slurmctld may not survive their loss. Where the whole cluster goes, its queue goes with it, and no waiting job holds anything. Where there is nobody to ask any more and no pod is left, nobody is waited for.
 """
 
 import datetime as dt
@@ -24,14 +24,14 @@ def last_acts(snapshot: Snapshot) -> Iterator[Act]:
     if snapshot.pods or snapshot.created:
         return
     if not snapshot.slurm.is_current:
-        if snapshot.controller is not ClusterStands.HERE:
+        if snapshot.controller is not ClusterStands.HERE or snapshot.is_abandoned:
             yield LetGo()
         return
     records = [node for node, _ in own_records(snapshot)]
     left = [node for node in records if refusal_of(DeleteSlurmNode(node.name)) not in snapshot.refused]
     yield from (DeleteSlurmNode(node.name) for node in left if not node.is_busy)
     waiting = snapshot.slurm.waiting
-    if waiting and not _is_overdue(snapshot):
+    if waiting and not _is_overdue(snapshot) and snapshot.controller is not ClusterStands.LEAVING and not snapshot.is_abandoned:
         named = ", ".join(map(str, waiting[:10])) + (" …" if len(waiting) > 10 else "")
         note = f"jobs wait in partition {snapshot.nodeset.slurm_name}, which goes with this NodeSet: {named}. Cancel them, or move them to another partition"
         yield Tell("JobsWaitInPartition", note, warning=True)

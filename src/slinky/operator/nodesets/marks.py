@@ -3,6 +3,7 @@
 from slinky.operator import labels
 
 __all__ = [
+    "BEFORE",
     "CAUSE",
     "CORDON",
     "DEADLINE",
@@ -21,6 +22,9 @@ __all__ = [
     "SLURMD",
     "TOPOLOGY",
     "is_ours",
+    "said_before",
+    "with_before",
+    "without_before",
 ]
 
 CORDON = labels.POD_CORDON  # annotation: "true" drains the Slurm node, whoever writes it
@@ -44,5 +48,24 @@ SLURMD = "slurmd"  # the container that jobs run in
 OURS = "slurm-operator: "  # a drain's reason that begins so is ours to undo
 
 
+BEFORE = "; before: "  # behind a reason of ours: what somebody else had said of the node, which is to come back
+NOT_RESPONDING = "Not responding"  # slurmctld's own word, which says nothing that its state does not
+
+
 def is_ours(reason: str) -> bool:
     return reason.startswith(OURS)
+
+
+def said_before(reason: str) -> str:
+    """What somebody else says, or said before us."""
+    if is_ours(reason):
+        return reason.partition(BEFORE)[2]
+    return "" if reason.startswith(NOT_RESPONDING) else reason
+
+
+def with_before(ours: str, before: str) -> str:
+    return f"{ours}{BEFORE}{before}" if before else ours
+
+
+def without_before(ours: str) -> str:
+    return ours.partition(BEFORE)[0]

@@ -13,7 +13,7 @@ from slinky.operator.nodesets.choice import Cause, Choice, by_number, ended
 from slinky.operator.nodesets.claims import claims, going_with
 from slinky.operator.nodesets.cordons import cause_of, cordons
 from slinky.operator.nodesets.daemons import by_node
-from slinky.operator.nodesets.drains import Verdict, Word, may_go, told
+from slinky.operator.nodesets.drains import Verdict, Word, known_of, may_go
 from slinky.operator.nodesets.leaving import all_go, last_acts
 from slinky.operator.nodesets.pod_conditions import pod_conditions
 from slinky.operator.nodesets.pod_marks import pod_marks
@@ -59,10 +59,8 @@ def _departures(snapshot: Snapshot, choice: Choice, words: dict[str, Word]) -> I
 
 
 def _departure(snapshot: Snapshot, worker: Worker, cause: Cause, word: Word) -> Iterator[Act]:
-    if word.killed is not None:
-        seconds = snapshot.nodeset.spec.drain_deadline_seconds
-        note = f"Pod {worker.name} was given {seconds} s to be free ({cause}) and goes now, though {told(word.killed)} on node {worker.hostname}"
-        yield Tell("DrainDeadlineExceeded", note, warning=True)
+    if word.allowed is not None:
+        yield Tell(word.allowed, f"Pod {worker.name} goes ({cause}): {word.why}; {known_of(word)} on node {worker.hostname}", warning=True)
     yield DeletePod(
         worker.name,
         worker.uid,
@@ -70,7 +68,7 @@ def _departure(snapshot: Snapshot, worker: Worker, cause: Cause, word: Word) -> 
         on_word=worker.hostname if word.on_slurm else "",
         version=worker.pod.metadata.resource_version if word.unchanged else "",
         claims=going_with(snapshot, worker.name, cause),
-        at_once=worker.is_assigned and worker.node is None and word.on_slurm,
+        at_once=worker.is_assigned and worker.node is None and (word.on_slurm or word.allowed is not None),
     )
 
 

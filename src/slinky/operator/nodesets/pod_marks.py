@@ -10,7 +10,7 @@ from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import ChangePod, Tell
 from slinky.operator.nodesets.choice import Cause, Choice, live
 from slinky.operator.nodesets.cordons import cause_of, cordon_marks, stamp
-from slinky.operator.nodesets.drains import Verdict, Word, jobs_on, may_go, told
+from slinky.operator.nodesets.drains import Verdict, Word, jobs_on, known_of, may_go
 from slinky.operator.nodesets.ranking import held_until
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 
@@ -22,10 +22,10 @@ def pod_marks(snapshot: Snapshot, choice: Choice) -> Iterator[ChangePod | Tell]:
         annotations = cordon_marks(snapshot, worker, choice) | _deadline(snapshot, worker) | _topology(worker)
         word = may_go(worker, snapshot, cause_of(worker, choice))
         labels = _protection(snapshot, worker, word)
-        if labels.get(marks.PROTECT, "") is None and word.killed:
+        if labels.get(marks.PROTECT, "") is None and word.allowed is not None:
             yield Tell(
-                "DrainDeadlineExceeded",
-                f"Pod {worker.name} on cordoned node {worker.pod.spec.node_name} may be evicted now, though {told(word.killed)} there",
+                word.allowed,
+                f"Pod {worker.name} on cordoned node {worker.pod.spec.node_name} may be evicted now: {word.why}; {known_of(word)} there",
                 warning=True,
             )
         if labels or annotations:
@@ -40,7 +40,7 @@ def _protection(snapshot: Snapshot, worker: Worker, word: Word) -> dict[str, str
         return {}  # nobody evicts it, and it is to be protected from its first moment on a node
     if word.verdict is Verdict.LOOK:
         return {}  # jobs are asked for where it is protected; one that was found free stays so until Slurm says otherwise
-    if word.goes and (word.killed is None or worker.cause.startswith(Cause.NODE)):
+    if word.goes and (word.allowed is None or worker.cause.startswith(Cause.NODE)):
         return {marks.PROTECT: None} if is_protected else {}
     return {} if is_protected else {marks.PROTECT: "true"}
 

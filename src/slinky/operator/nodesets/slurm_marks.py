@@ -13,7 +13,7 @@ from slinky.operator.kinds.nodeset import Prune
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import Act, CreatePod, DeleteSlurmNode, SetComment, SetFeatures, SetTopology, in_order
 from slinky.operator.nodesets.choice import live
-from slinky.operator.nodesets.drains import is_out_of_use
+from slinky.operator.nodesets.drains import is_drained
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 from slinky.operator.objects.worker_names import host_name
 from slinky.slurm import Node as SlurmNode
@@ -142,7 +142,9 @@ def renewals(snapshot: Snapshot, missing: list[CreatePod]) -> Iterator[tuple[Cre
 
 def is_nobodys(node: SlurmNode) -> bool:
     """No slurmd is behind it any more, and no administrator has said a word about it."""
-    if is_out_of_use(node):
+    if marks.said_before(node.reason) and (is_drained(node) or node.is_down):
+        return False
+    if is_drained(node):
         return marks.is_ours(node.reason)
     return node.is_down or not node.is_responding
 

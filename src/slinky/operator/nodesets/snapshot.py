@@ -23,7 +23,7 @@ class ClusterStands(enum.Enum):
 
     HERE = enum.auto()
     MUTE = enum.auto()  # no RestApi is there to ask it
-    LEAVING = enum.auto()  # being deleted
+    LEAVING = enum.auto()  # being deleted; it can be asked until its NodeSets are gone
     GONE = enum.auto()  # no such object
 
 
@@ -102,6 +102,16 @@ class Worker:
         ready = self.pod.condition("Ready")
         return None if ready is None else ready.last_transition_time
 
+    @property
+    def never_ready_since(self) -> dt.datetime | None:
+        """Since when slurmd runs without having been ready once; None where it was, or where that is not known."""
+        status = next((one for one in self.pod.status.container_statuses if one.name == marks.SLURMD), None)
+        started = status.state.running.started_at if status is not None and status.state.running is not None else None
+        changed = self.ready_changed_at
+        if self.is_ready or started is None or changed is None or changed > started:
+            return None
+        return started
+
     def is_available(self, now: dt.datetime, min_ready_seconds: int) -> bool:
         since = self.ready_changed_at
         return self.is_ready and (not min_ready_seconds or (since is not None and now - since >= dt.timedelta(seconds=min_ready_seconds)))
@@ -146,6 +156,7 @@ class Snapshot:
     slurm: SlurmView = NOTHING_HEARD
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
     controller: ClusterStands = ClusterStands.HERE
+    is_abandoned: bool = False  # it is being deleted, and an administrator gives its jobs up
     deleted: frozenset[str] = frozenset()  # uids of pods that we deleted, and the watch has not shown yet
     created: frozenset[str] = frozenset()  # names of pods that we created, and the watch has not shown yet
     refused: frozenset[str] = frozenset()  # what Slurm has lately refused, see `slurm_marks.refusal_of`

@@ -8,11 +8,12 @@ import datetime as dt
 from typing import Any
 
 from slinky.operator.conditions import Standing, broken, settled, under_way
+from slinky.operator.departing import ABANDON
 from slinky.operator.kinds import NodeSet
 from slinky.operator.labels import nodeset_selector
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.choice import Choice, live
-from slinky.operator.nodesets.drains import may_go
+from slinky.operator.nodesets.drains import may_go, unasked
 from slinky.operator.nodesets.snapshot import ClusterStands, Snapshot, Worker
 from slinky.operator.nodesets.updates import most_away
 
@@ -54,11 +55,11 @@ def standing(snapshot: Snapshot, choice: Choice) -> Standing:
     usable = sum(_is_usable(worker, snapshot) for worker in workers)
     counted = f"{min(usable, choice.total)} of {choice.total} workers available"
     if snapshot.is_being_deleted:
-        return under_way("Deleting", f"{len(snapshot.pods)} workers are left{_held(snapshot, choice)}")
+        return _deleting(snapshot, choice)
     if stuck := next((worker for worker in workers if worker.was_never_started), None):
         return broken("WorkersFailing", f"{counted}; pod {stuck.name}: {_waits_for(stuck)}", ready=usable >= choice.total)
-    if snapshot.controller is ClusterStands.MUTE and (choice.going or _is_updating(snapshot, workers)):
-        return broken("NoRestApi", "the cluster has no RestApi: no worker can be drained, and so none is deleted")
+    if snapshot.controller is ClusterStands.MUTE:
+        return _mute(snapshot, choice, workers, counted, ready=usable >= choice.total)
     if not snapshot.slurm.is_current and workers:
         return under_way("SlurmNotAnswering", f"{counted}; Slurm does not answer, and nothing is drained or deleted until it does")
     if lost := _unregistered(snapshot, workers):
@@ -76,9 +77,51 @@ def standing(snapshot: Snapshot, choice: Choice) -> Standing:
     return settled(counted)
 
 
+def _deleting(snapshot: Snapshot, choice: Choice) -> Standing:
+    left, why = len(snapshot.pods), unasked(snapshot)
+    workers = f"{left} {'worker is' if left == 1 else 'workers are'} left"
+    if not left:
+        return under_way("Deleting", f"no worker is left; {_still_to_do(snapshot)}")
+    if why and not snapshot.is_abandoned:
+        again = f"make {'a RestApi' if snapshot.controller is ClusterStands.MUTE else 'it'} again"
+        ways = f"{again}, set drainDeadlineSeconds, or give the jobs up by annotation {ABANDON}=true"
+        return broken(
+            "NoRestApi" if snapshot.controller is ClusterStands.MUTE else "ControllerGone",
+            f"{workers}, and {why}: nobody can say whether jobs run there; {ways}",
+        )
+    return under_way("Deleting", f"{workers}{_held(snapshot, choice)}")
+
+
+def _still_to_do(snapshot: Snapshot) -> str:
+    if not snapshot.slurm.is_current:
+        return "Slurm does not answer, and is to be asked whether jobs wait in its partition"
+    if waiting := snapshot.slurm.waiting:
+        named = ", ".join(map(str, waiting[:10])) + (" …" if len(waiting) > 10 else "")
+        return f"jobs wait in its partition, which goes with it: {named}. Cancel them, move them, or set drainDeadlineSeconds"
+    return "its records in Slurm go"
+
+
+def _mute(snapshot: Snapshot, choice: Choice, workers: list[Worker], counted: str, *, ready: bool) -> Standing:
+    """Nobody can be asked, and that is how the cluster was written: its pods are all that is seen."""
+    if choice.going or _is_updating(snapshot, workers):
+        seconds = snapshot.nodeset.spec.drain_deadline_seconds
+        when = (
+            "make one, or set drainDeadlineSeconds" if seconds is None else f"each goes {seconds} s after it was to (drainDeadlineSeconds)"
+        )
+        return broken(
+            "NoRestApi",
+            f"{counted}; the cluster has no RestApi, so nobody can say whether jobs run on workers that are to go: {when}",
+            ready=ready,
+        )
+    if not ready:
+        return under_way("WorkersStarting", counted)
+    return settled(f"{counted}; the cluster has no RestApi: whether Slurm knows them is not seen, and none can be drained", "NoRestApi")
+
+
 def _is_usable(worker: Worker, snapshot: Snapshot) -> bool:
-    """Ready, and known to Slurm as what it is."""
-    return worker.slurm is not None and not _is_invalid(worker) and _is_available(worker, snapshot)
+    """Ready, and known to Slurm as what it is, where that can be seen."""
+    is_seen = worker.slurm is not None or snapshot.controller is ClusterStands.MUTE
+    return is_seen and not _is_invalid(worker) and _is_available(worker, snapshot)
 
 
 def _is_invalid(worker: Worker) -> bool:

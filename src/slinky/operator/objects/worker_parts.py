@@ -15,9 +15,10 @@ from slinky.operator.objects.view import ClusterView, slurm_key
 
 __all__ = ["node_parameters", "slurmd_container", "worker_volumes"]
 
-# Jobs that are still here end with the pod: Slurm should know at once, not after its timeout. A reason that stands there stays: it may be somebody's own. A slurmctld that is away must not hold up the pod's end.
+# Jobs that are still here end with the pod: Slurm should know at once, not after its timeout. A reason that stands there stays: it may be somebody's own; where it cannot be read, nothing is written over it. A slurmctld that is away must not hold up the pod's end.
 _STOPPING = (
-    'name=$(hostname); why=$(timeout 5 scontrol show node "$name" | sed -n "s/^ *Reason=\\(.*\\) \\[.*/\\1/p"); '
+    'name=$(hostname); name=${name%%.*}; told=$(timeout 5 scontrol show node "$name") || exit 0; '
+    'why=$(printf "%s\\n" "$told" | sed -n "s/^ *Reason=\\(.*\\) \\[.*/\\1/p"); '
     'timeout 5 scontrol update nodename="$name" state=down reason="${why:-slurm-operator: Pod is terminating}"'
 )
 
