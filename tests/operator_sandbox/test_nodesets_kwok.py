@@ -237,6 +237,18 @@ async def with_claims(site: Site) -> None:
         return await claims() == {"scratch-cl-0"}
 
     await site.until("the claim of the worker that was scaled away was gone", one_is_left)
+    before = (await site.kube.get(CLAIMS, "scratch-cl-0", site.namespace)).metadata.uid
+    await site.change("cl", replicas=0)
+    await site.until_pods("cl")
+    await site.change("cl", replicas=2)  # at once: the claim may be there still
+    for name in ("cl-0", "cl-1"):
+        await site.until_states(name, "IDLE")
+    await site.until_ready("cl")
+    after = await site.kube.get(CLAIMS, "scratch-cl-0", site.namespace)
+    assert (after.metadata.uid != before, after.metadata.deletion_timestamp, after.metadata.owner_references) == (True, None, ())
+    await site.kube.delete(NODESETS, "cl", site.namespace)
+    await site.until_gone("NodeSet", "cl")
+    assert await claims() == {"scratch-cl-0", "scratch-cl-1"}, "what is retained stays"
 
 
 async def test_workers_come_go_and_follow_and_no_job_is_lost(sandbox: Sandbox, namespace: str, tmp_path: Path) -> None:

@@ -4,17 +4,15 @@ Comes in: one object at a time, as it was written. Goes out: its children, appli
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 
 from slinky.kube import Key
 from slinky.operator import labels, names
 from slinky.operator.applying import ApplyError, Body
+from slinky.operator.asking import Asking
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import Child, Owner
 from slinky.operator.conditions import DEGRADED, PROGRESSING, READY, Standing, broken, noting, settled, under_way
 from slinky.operator.configuration import bundled, confirmed_config, confirmed_copy, mark_in, marked, with_files
-from slinky.operator.departing import FINALIZER
-from slinky.operator.files import UnreadableError
 from slinky.operator.keys import Makes, host_keys, random_key
 from slinky.operator.kinds import Accounting, Controller, LoginSet, RestApi, Written
 from slinky.operator.objects.accounting import accounting_objects
@@ -23,7 +21,7 @@ from slinky.operator.objects.loginset import login_objects
 from slinky.operator.objects.monitor import unmonitored
 from slinky.operator.objects.restapi import restapi_objects
 from slinky.operator.objects.secrets import host_keys_secret, jwt_key_secret, slurm_key_secret
-from slinky.operator.objects.view import ClusterView, jwt_key, slurm_key
+from slinky.operator.objects.view import AccountingView, ClusterView, slurm_key
 from slinky.operator.reconfiguration import REFUSED, Progress
 from slinky.operator.reconfiguring import REFUSED_SECONDS, UNSEEN_SECONDS, Reconfiguring
 from slinky.operator.relations import Place
@@ -48,6 +46,7 @@ class Heads:
         self._site = site
         self._assembler = assembler
         self._reconfiguring = reconfiguring
+        self.asking = Asking(site, assembler)
         self.makes: Mapping[str, Make] = {
             "Controller": self._controller,
             "Accounting": self._accounting,
@@ -61,21 +60,6 @@ class Heads:
         if kind == "Controller":
             self._reconfiguring.forget(key)
             await self._site.clusters.drop(key)
-
-    async def keep_asking(self, kind: str, found: Written) -> None:
-        """One that is being deleted and stays for a while: Slurm is asked on about its workers."""
-        if kind != "Controller":
-            return
-        with suppress(Trouble, UnreadableError):
-            await self._site.watches.files.known(found.metadata.namespace)
-            await self._slurm(self._assembler.controller(found.metadata.name, found.metadata.namespace))
-
-    def unasked(self, found: Written) -> str:
-        """Why a Controller's Slurm cannot be asked; empty where it can."""
-        cluster = self._site.clusters.get(*found.key)
-        if cluster is not None:
-            return "" if cluster.is_current else cluster.problem or "it has not answered lately"
-        return "it has no RestApi, or the Secret with its jwt.key is gone"
 
     async def _apply(self, kind: str, found: Written, objects: Sequence[Body]) -> None:
         if refused := await self._applied(kind, found, objects):
@@ -94,7 +78,7 @@ class Heads:
 
     async def _controller(self, found: Written) -> None:
         site, controller = self._site, self._assembler.read(Controller, found)
-        await self._slurm(controller)  # first, so that workers are cared for whatever is wrong with the rest
+        await self.asking.begin(controller)  # first, so that workers are cared for whatever is wrong with the rest
         self._assembler.check(controller)
         await self._keys(controller)
         view, configuration = marked(await self._assembler.view(controller))
@@ -169,34 +153,6 @@ class Heads:
             )
         await self._site.keys.ensure(meta.namespace, secret, makes)
 
-    async def _slurm(self, controller: Controller) -> None:
-        """A client for as long as there is a RestApi to speak to."""
-        site, namespace, name = self._site, controller.metadata.namespace, controller.metadata.name
-        key = Key(namespace, name)
-        known = self._assembler.members(RestApi, controller)
-        living = [each for each in known if each.metadata.deletion_timestamp is None or FINALIZER in each.metadata.finalizers]
-        secret, place = jwt_key(controller)
-        content = await site.watches.files.content("Secret", secret, namespace)
-        signing = content.bytes_of(place) if content else None
-        if not living:
-            await site.clusters.drop(key)
-            return
-        if not signing:
-            return  # a client that is there goes on with the key that it has
-        restapi = min(living, key=_first_to_ask)
-        service = names.restapi(restapi.metadata.name)
-        seen = site.watches.children["Service"].get(service, namespace)
-        if seen is None:
-            return  # its own turn makes it, and then it is ours again
-        address = site.settings.slurm.address.format(
-            service=service,
-            namespace=namespace,
-            port=restapi.spec.service.port or names.SLURMRESTD_PORT,
-            controller=name,
-            cluster_ip=seen.spec.cluster_ip,
-        )
-        await site.clusters.ensure(key, address, signing)
-
     def _external(self, key: Key) -> Standing:
         cluster = self._site.clusters.get(*key)
         if cluster is None:
@@ -254,8 +210,23 @@ class Heads:
         await self._apply("Accounting", found, accounting_objects(accounting, view, password))
         if view.slurm_key is None or view.jwt_key is None:
             raise Trouble("NoKey", "it names no keys, and no Controller refers to it whose keys it could have", waiting=True)
+        await self._fitting_keys(view, view.slurm_key)
         workload = site.watches.stateful_sets.get(names.accounting(accounting.metadata.name), namespace)
         await site.statuses.say("Accounting", found, standing_of(workload, "slurmdbd", self._pod_trouble("slurmdbd", found)))
+
+    async def _fitting_keys(self, view: AccountingView, own: tuple[str, str]) -> None:
+        """slurmdbd has one slurm.key. Raises Trouble where a Controller that it is to record has another."""
+        namespace = view.accounting.metadata.namespace
+        held = await self._site.secret_key(*own, namespace)
+        for controller in view.controllers:
+            theirs = slurm_key(controller)
+            if theirs != own and await self._site.secret_key(*theirs, namespace) != held:
+                name = controller.metadata.name
+                raise Trouble(
+                    "KeysDiffer",
+                    f"slurmdbd has slurm.key of Secret {own[0]}, and Controller {name} that of Secret {theirs[0]}, so its jobs cannot be recorded here: make Controller {name} with slurmKeyRef {own[0]}, or give it an Accounting of its own",
+                    lasting=True,
+                )
 
     # LoginSet
 
@@ -282,12 +253,6 @@ class Heads:
         pods = self._site.watches.pods.list(found.metadata.namespace)
         wanted = {labels.APP: daemon, labels.INSTANCE: found.metadata.name}
         return pod_trouble(pod for pod in pods if all(pod.metadata.labels.get(key) == value for key, value in wanted.items()))
-
-
-def _first_to_ask(restapi: RestApi) -> tuple[bool, str, str]:
-    """One that stays, then the oldest."""
-    meta = restapi.metadata
-    return meta.deletion_timestamp is not None, str(meta.creation_timestamp), meta.name
 
 
 def _stands_still(pods: Standing) -> bool:

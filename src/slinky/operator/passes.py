@@ -47,7 +47,7 @@ class Passes:
         site.look_at, site.look_later = self._look, self._look_later
         self.reconfiguring = Reconfiguring(site, lambda key: self._look(Place(key.namespace, "Controller", key.name)))
         self._heads = Heads(site, assembler, self.reconfiguring)
-        self._departing = Departing(site, self._heads.unasked)
+        self._departing = Departing(site, self._heads.asking.unasked)
         self._tokens = TokenKeeper(site)
         self._ends: list[Callable[[], None]] = []
         if metrics:
@@ -160,8 +160,8 @@ class Passes:
         if not self._site.may_act():
             return
         if found.metadata.deletion_timestamp is not None:
-            if await self._departing.leave(place, found):
-                await self._heads.keep_asking(place.kind, found)
+            if await self._departing.leave(place, found) and place.kind == "Controller":
+                await self._heads.asking.go_on(found)
             return
         try:
             await self._site.watches.files.known(place.namespace)

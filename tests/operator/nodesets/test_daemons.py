@@ -2,14 +2,18 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from slinky.kube import Pod
 from slinky.operator.kinds import NodeSet
+from slinky.operator.labels import CLUSTER
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import CreatePod, DeletePod, DeleteSlurmNode, Drain
-from slinky.operator.nodesets.plan import plan
-from slinky.operator.objects.worker_names import pod_name
+from slinky.operator.nodesets.daemons import names_of_others
+from slinky.operator.nodesets.plan import choose, plan
+from slinky.operator.nodesets.status import standing
+from slinky.operator.objects.worker_names import host_name, pod_name
 from tests.operator.nodesets.scene import a_node, a_nodeset, a_pod, ago, in_slurm, names, only, scene
 
 
@@ -125,3 +129,46 @@ def test_a_record_whose_node_is_gone_is_deleted_where_that_is_asked_for() -> Non
     assert names(plan(scene(daemons(pruneSlurmNodeRecords="NodeNotFound"), [], [lost, others], nodes=[])), DeleteSlurmNode) == ["gone"]
     back = plan(scene(daemons(pruneSlurmNodeRecords="NodeNotFound"), [], [lost], nodes=[a_node("gone")]))
     assert [act.renewed for act in only(back, DeleteSlurmNode)] == [True]
+
+
+def another(name: str, created: int, **spec: Any) -> NodeSet:
+    found = daemons(**spec)
+    meta = msgspec.structs.replace(found.metadata, name=name, uid=f"uid-{name}", creation_timestamp=ago(minutes=created))
+    return msgspec.structs.replace(found, metadata=meta)
+
+
+def test_of_two_nodesets_that_fit_one_node_the_older_has_it_unless_the_younger_has_a_worker_there() -> None:
+    older, younger, nodes = another("older", 9), another("younger", 3), [a_node("a.example.org"), a_node("b")]
+    assert names_of_others(younger, [older, younger], nodes, []) == {"a": "older", "b": "older"}
+    assert names_of_others(older, [older, younger], nodes, []) == {}
+    owner = {"apiVersion": "x", "kind": "NodeSet", "name": "younger", "uid": "uid-younger", "controller": True}
+    theirs = msgspec.convert(
+        {
+            "metadata": {"name": "p", "labels": {CLUSTER: "c"}, "ownerReferences": [owner]},
+            "spec": {"hostname": "b", "nodeName": "b"},
+        },
+        Pod,
+    )
+    assert names_of_others(older, [older, younger], nodes, [theirs]) == {"b": "younger"}
+    elsewhere = another("other", 20, controllerRef={"name": "d"})
+    assert names_of_others(younger, [elsewhere, younger], nodes, []) == {}
+
+
+def test_a_name_that_another_nodeset_has_is_not_used_twice_and_the_nodeset_says_so() -> None:
+    snapshot = scene(daemons(), nodes=[a_node("a"), a_node("b")], taken={"a": "older"})
+    assert [act.node for act in only(plan(snapshot), CreatePod)] == ["b"]
+    said = standing(snapshot, choose(snapshot))["Degraded"]
+    assert (said.status, said.reason) == (True, "NameTaken")
+    assert "Slurm node a is a worker of NodeSet older" in said.message
+
+
+def test_on_the_hosts_network_a_slurm_node_has_the_hosts_name_up_to_its_first_dot() -> None:
+    nodeset = daemons(template={"spec": {"hostNetwork": True}})
+    node = a_node("a.example.org", annotations={"nodeset.slinky.slurm.net/hostname-override": "no"})
+    pod = a_pod(
+        name=pod_name(nodeset, None, node), node="a.example.org", labels={marks.SCALING_MODE: "DaemonSet"}, spec={"hostNetwork": True}
+    )
+    snapshot = scene(nodeset, [pod], [in_slurm("a")], nodes=[node])
+    assert host_name(nodeset, None, node) == snapshot.workers[0].hostname == "a"
+    assert snapshot.workers[0].slurm is not None
+    assert only(plan(snapshot), Drain) == []

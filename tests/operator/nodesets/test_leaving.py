@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from slinky.kube import PersistentVolumeClaim
-from slinky.operator.nodesets.acts import CreateClaim, CreatePod, DeletePod, DeleteSlurmNode, Drain, LetGo, OwnClaims, Tell
+from slinky.operator.nodesets.acts import CreateClaim, CreatePod, DeletePod, DeleteSlurmNode, DisownClaims, Drain, LetGo, OwnClaims, Tell
 from slinky.operator.nodesets.plan import JobsNeeded, jobs_needed, plan
 from slinky.operator.nodesets.snapshot import ClusterStands
 from tests.operator.nodesets.scene import a_job, a_nodeset, a_pod, in_slurm, names, only, scene
@@ -95,8 +95,10 @@ def test_where_the_whole_cluster_is_deleted_no_waiting_job_holds_it() -> None:
 TEMPLATES: list[dict[str, Any]] = [{"metadata": {"name": "scratch"}, "spec": {}}]
 
 
-def a_claim(name: str, *owners: str) -> PersistentVolumeClaim:
-    meta = {"name": name, "namespace": "hpc", "ownerReferences": [{"uid": uid} for uid in owners]}
+def a_claim(name: str, *owners: str, leaving: bool = False) -> PersistentVolumeClaim:
+    kinds = {uid: "Pod" if uid.startswith("uid-") else "NodeSet" for uid in owners}
+    meta = {"name": name, "namespace": "hpc", "ownerReferences": [{"kind": kind, "uid": uid} for uid, kind in kinds.items()]}
+    meta |= {"deletionTimestamp": "2026-11-15T12:00:00Z"} if leaving else {}
     return msgspec.convert({"metadata": meta}, PersistentVolumeClaim)
 
 
@@ -124,3 +126,27 @@ def test_a_worker_that_is_scaled_away_takes_its_claims_where_that_is_asked_for_a
     [scaled] = only(plan(scene(a_nodeset(replicas=0, **policy), [a_pod(0)], slurm, claims=claims)), DeletePod)
     [updated] = only(plan(scene(a_nodeset(replicas=1, **policy), [a_pod(0, revision="old")], slurm, claims=claims)), DeletePod)
     assert (scaled.claims, updated.claims) == (("scratch-workers-0",), ())
+
+
+SCRATCH = "scratch-workers-0"
+WITH_POD: dict[str, Any] = {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}, "volumeClaimTemplates": TEMPLATES}
+
+
+@pytest.mark.parametrize("claim", [a_claim(SCRATCH, "uid-gone"), a_claim(SCRATCH, leaving=True)])
+def test_a_worker_that_comes_back_waits_until_the_claim_that_goes_is_gone(claim: PersistentVolumeClaim) -> None:
+    """Scaled away and back within a moment: a pod on the old claim would keep it from going, and never be scheduled."""
+    nodeset = a_nodeset(replicas=1, **WITH_POD)
+    assert plan(scene(nodeset, claims={SCRATCH: claim})) == []
+    assert [type(act) for act in plan(scene(nodeset))] == [CreateClaim, CreatePod]
+    assert names(plan(scene(nodeset, claims={SCRATCH: a_claim(SCRATCH)})), CreatePod) == ["workers-0"]
+
+
+def test_a_worker_that_stays_after_all_has_its_claims_taken_back_before_it_can_go_for_another_cause() -> None:
+    """Its deletion was prepared and did not come to be; a new template must not cost it its data."""
+    slurm, claims = [in_slurm("workers-0", "IDLE", "DRAIN", reason="slurm-operator: x")], {SCRATCH: a_claim(SCRATCH, "uid-workers-0")}
+    staying = plan(scene(a_nodeset(replicas=1, **WITH_POD), [a_pod(0)], [in_slurm("workers-0")], claims=claims))
+    assert only(staying, DisownClaims) == [DisownClaims((SCRATCH,), "uid-workers-0")]
+    updated = plan(scene(a_nodeset(replicas=1, **WITH_POD), [a_pod(0, revision="old")], slurm, claims=claims))
+    assert (only(updated, DisownClaims), only(updated, DeletePod)) == ([DisownClaims((SCRATCH,), "uid-workers-0")], [])
+    scaled = plan(scene(a_nodeset(replicas=0, **WITH_POD), [a_pod(0)], slurm, claims=claims))
+    assert (only(scaled, DisownClaims), names(scaled, DeletePod)) == ([], ["workers-0"])

@@ -14,6 +14,7 @@ __all__ = [
     "CreatePod",
     "DeletePod",
     "DeleteSlurmNode",
+    "DisownClaims",
     "Drain",
     "LetGo",
     "OwnClaims",
@@ -133,6 +134,14 @@ class OwnClaims:
 
 
 @dataclass(frozen=True, slots=True)
+class DisownClaims:
+    """These were to go with a pod, which stays after all, or goes for another cause."""
+
+    names: tuple[str, ...]
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class LetGo:
     """The NodeSet's finalizer is taken away: nothing of it is left."""
 
@@ -160,6 +169,7 @@ Act = (
     | SetConditions
     | CreateClaim
     | OwnClaims
+    | DisownClaims
     | LetGo
     | Tell
 )

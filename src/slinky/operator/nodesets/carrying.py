@@ -32,6 +32,7 @@ from slinky.operator.nodesets.acts import (
     CreatePod,
     DeletePod,
     DeleteSlurmNode,
+    DisownClaims,
     Drain,
     OwnClaims,
     Resume,
@@ -265,6 +266,11 @@ class Carrier:
             for name in act.names:
                 await self._own(name, **({"add": owner} if act.owned else {"take": str(owner["uid"])}))
 
+        async def disown(act: DisownClaims) -> None:
+            for name in act.names:
+                await self._own(name, take=act.uid)
+
+        await self._each([act for act in acts if isinstance(act, DisownClaims)], disown)
         await self._each([act for act in acts if isinstance(act, CreateClaim)], claim)
         await self._each([act for act in acts if isinstance(act, OwnClaims)], own)
         await self._each([act for act in acts if isinstance(act, CreatePod)], pod)
@@ -286,4 +292,5 @@ class Carrier:
         owners = [each for each in meta.get("ownerReferences") or [] if each.get("uid") not in (take, (add or {}).get("uid"))]
         owners += [add] if add else []
         body = {"metadata": {"resourceVersion": meta["resourceVersion"], "ownerReferences": owners}}
+        self._memory.forget_claims()
         await self._kube.patch(CLAIMS, claim, body, self._namespace)

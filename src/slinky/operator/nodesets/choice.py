@@ -41,6 +41,7 @@ class Choice:
     missing: list[CreatePod] = field(default_factory=list)
     total: int = 0
     was_chosen: bool = False
+    taken: dict[str, str] = field(default_factory=dict)  # names in Slurm that are wanted, and the NodeSets that have them
 
 
 def live(snapshot: Snapshot) -> list[Worker]:

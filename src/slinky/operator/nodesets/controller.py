@@ -37,6 +37,7 @@ from slinky.operator.kinds import NODESETS, NodeSet, NodeSetSpec, Written
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import Act, CreateClaim, CreatePod, LetGo, Tell
 from slinky.operator.nodesets.carrying import Carrier
+from slinky.operator.nodesets.daemons import names_of_others
 from slinky.operator.nodesets.hearing import Hearing
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.plan import JobsNeeded, choose, jobs_needed, plan
@@ -193,6 +194,7 @@ class NodeSets:
             created=memory.unseen_creations(pods, now),
             deleted=memory.unseen_deletions({pod.metadata.uid for pod in pods.values()}, now),
             refused=memory.lately_refused(now),
+            taken=self._taken(nodeset, view),
             propagated=tuple(self._site.settings.propagated_node_conditions),
         )
         if nodeset.spec.volume_claim_templates:
@@ -209,6 +211,12 @@ class NodeSets:
             found = {claim.metadata.name: claim for claim in listed.items}
             memory.listed(of, found, time.monotonic())
         return found
+
+    def _taken(self, nodeset: NodeSet, view: ClusterView | None) -> dict[str, str]:
+        if view is None or not nodeset.spec.is_daemon_set or len(view.nodesets) < 2:
+            return {}
+        watches = self._site.watches
+        return names_of_others(nodeset, view.nodesets, watches.nodes.list(), watches.pods.list(nodeset.metadata.namespace))
 
     def _nodes(self, nodeset: NodeSet, pods: Iterable[Pod]) -> dict[str, Node]:
         nodes = self._site.watches.nodes

@@ -1,21 +1,23 @@
 """Mode DaemonSet: one worker on each Kubernetes node that fits; nodes that come and go bring and take their workers.
 
 In: a snapshot with all Kubernetes nodes. Out: the same `Choice` as for mode StatefulSet.
-What must stay true: at most one worker a node, and the oldest stays; a worker is not made while another of its node, or of its name in Slurm, is still there; a template that cannot be read moves no worker; no node is judged before the first list of them has come.
+What must stay true: at most one worker a node, and the oldest stays; a worker is not made while another of its node, or of its name in Slurm, is still there, nor where another NodeSet of the cluster has that name; a template that cannot be read moves no worker; no node is judged before the first list of them has come.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 
-from slinky.kube import Node
+from slinky.kube import Node, Pod
 from slinky.operator.kinds import NodeSet
+from slinky.operator.labels import CLUSTER
 from slinky.operator.nodesets.acts import CreatePod
 from slinky.operator.nodesets.choice import Cause, Choice, live, of_mode
 from slinky.operator.nodesets.placing import placing_of
-from slinky.operator.nodesets.snapshot import Snapshot, Worker, target_of
+from slinky.operator.nodesets.snapshot import Snapshot, Worker, slurm_name, target_of
 from slinky.operator.nodesets.updates import condemned
 from slinky.operator.objects.worker_names import host_name, pod_name
 
-__all__ = ["by_node"]
+__all__ = ["by_node", "names_of_others"]
 
 
 def by_node(snapshot: Snapshot) -> Choice:
@@ -41,6 +43,7 @@ def by_node(snapshot: Snapshot) -> Choice:
         staying=[worker for worker in staying if worker.uid not in going],
         going=going,
         missing=_missing(snapshot, wanted),
+        taken=_taken(snapshot, wanted, staying),
         total=len(wanted),
         was_chosen=0 < len(old) < len(staying),
     )
@@ -64,11 +67,37 @@ def _missing(snapshot: Snapshot, wanted: list[Node]) -> list[CreatePod]:
     for node in wanted:
         name, hostname = pod_name(snapshot.nodeset, None, node), host_name(snapshot.nodeset, None, node)
         free = node.metadata.name not in taken and name not in snapshot.pods and name not in snapshot.created
-        if free and hostname not in hostnames:
+        if free and hostname not in hostnames and hostname not in snapshot.taken:
             hostnames.add(hostname)
             made.append(CreatePod(name, node=node.metadata.name))
     return made
 
 
+def _taken(snapshot: Snapshot, wanted: list[Node], staying: list[Worker]) -> dict[str, str]:
+    """Names that workers are wanted with and another NodeSet has."""
+    here = {target_of(worker.pod) for worker in staying}
+    names = (host_name(snapshot.nodeset, None, node) for node in wanted if node.metadata.name not in here)
+    return {name: snapshot.taken[name] for name in names if name in snapshot.taken}
+
+
 def _has_its_name(nodeset: NodeSet, worker: Worker, node: Node) -> bool:
     return worker.pod.spec.host_network or worker.hostname == host_name(nodeset, None, node)
+
+
+def names_of_others(nodeset: NodeSet, others: Iterable[NodeSet], nodes: Iterable[Node], pods: Iterable[Pod]) -> dict[str, str]:
+    """Names in Slurm that are not for this NodeSet: those of other NodeSets' pods in its cluster, and those that an older one in mode DaemonSet is to have. `others` and `pods` are all there are in the namespace."""
+    mine, cluster = nodeset.metadata, nodeset.spec.controller_ref.name
+    found: dict[str, str] = {}
+    nodes = list(nodes)
+    for other in others:
+        meta = other.metadata
+        is_older = (str(meta.creation_timestamp), meta.name) < (str(mine.creation_timestamp), mine.name)
+        same = other.spec.controller_ref.name == cluster and meta.uid != mine.uid
+        placing = placing_of(other) if same and is_older and other.spec.is_daemon_set and meta.deletion_timestamp is None else None
+        if placing is not None:
+            found |= {host_name(other, None, node): meta.name for node in nodes if placing.takes(node)}
+    for pod in pods:
+        owner = pod.metadata.controller
+        if owner is not None and owner.kind == "NodeSet" and owner.uid != mine.uid and pod.metadata.labels.get(CLUSTER) == cluster:
+            found[slurm_name(pod)] = owner.name
+    return found

@@ -52,6 +52,10 @@ class Memory:
     def listed(self, of: Hashable, claims: Mapping[str, PersistentVolumeClaim], now: float) -> None:
         self._claims = (of, now + CLAIMS_SECONDS, claims)
 
+    def forget_claims(self) -> None:
+        """Somebody else owns one by now."""
+        self._claims = None
+
     @property
     def is_waiting(self) -> bool:
         return bool(self._created or self._deleted)

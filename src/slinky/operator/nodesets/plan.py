@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import Act, DeletePod, Tell
 from slinky.operator.nodesets.choice import Cause, Choice, by_number, ended
-from slinky.operator.nodesets.claims import claims, going_with
+from slinky.operator.nodesets.claims import claims, going_with, has_stale_claims, wrongly_owned
 from slinky.operator.nodesets.cordons import cause_of, cordons
 from slinky.operator.nodesets.daemons import by_node
 from slinky.operator.nodesets.drains import Verdict, Word, known_of, may_go
@@ -33,7 +33,8 @@ def plan(snapshot: Snapshot) -> list[Act]:
     choice = choose(snapshot)
     words = {worker.uid: may_go(worker, snapshot, cause) for worker in snapshot.workers if (cause := choice.going.get(worker.uid))}
     renewed = dict(renewals(snapshot, choice.missing))
-    missing = [pod for pod in choice.missing if pod not in renewed]  # who comes before its old record is gone would lose the new one
+    # Who comes before its old record is gone would lose the new one; who comes before its old claim is gone would keep it from going, and never run.
+    missing = [pod for pod in choice.missing if pod not in renewed and not has_stale_claims(snapshot, pod.name)]
     departures = list(_departures(snapshot, choice, words))
     gone = {act.uid for act in departures if isinstance(act, DeletePod)}
     written = [act for act in (*pod_marks(snapshot, choice), *pod_conditions(snapshot)) if isinstance(act, Tell) or act.uid not in gone]
@@ -43,7 +44,7 @@ def plan(snapshot: Snapshot) -> list[Act]:
         *renewed.values(),
         *written,
         *departures,
-        *claims(snapshot, missing),
+        *claims(snapshot, choice, missing),
         *missing,
         *(last_acts(snapshot) if snapshot.is_being_deleted else ()),
     ]
@@ -54,7 +55,7 @@ def _departures(snapshot: Snapshot, choice: Choice, words: dict[str, Word]) -> I
         yield DeletePod(worker.name, worker.uid, f"its containers have ended ({worker.pod.status.reason or worker.pod.status.phase})")
     for worker in snapshot.workers:
         word = words.get(worker.uid)
-        if word is not None and word.goes:
+        if word is not None and word.goes and not wrongly_owned(snapshot, worker, choice.going[worker.uid]):
             yield from _departure(snapshot, worker, choice.going[worker.uid], word)
 
 

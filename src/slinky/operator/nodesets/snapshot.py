@@ -160,6 +160,9 @@ class Snapshot:
     deleted: frozenset[str] = frozenset()  # uids of pods that we deleted, and the watch has not shown yet
     created: frozenset[str] = frozenset()  # names of pods that we created, and the watch has not shown yet
     refused: frozenset[str] = frozenset()  # what Slurm has lately refused, see `slurm_marks.refusal_of`
+    taken: Mapping[str, str] = field(
+        default_factory=dict
+    )  # names in Slurm that another NodeSet of the cluster has or is to have, and which
     propagated: tuple[str, ...] = ()  # conditions of Kubernetes nodes that become a drain's reason
 
     @cached_property
@@ -187,9 +190,9 @@ class Snapshot:
 
 
 def slurm_name(pod: Pod) -> str:
-    """What slurmd calls itself: the pod's hostname, or with the host's network the Kubernetes node's name."""
+    """What slurmd calls itself: the pod's hostname, or with the host's network the Kubernetes node's name; up to its first dot, as Slurm does."""
     if pod.spec.host_network:
-        return pod.spec.node_name
+        return pod.spec.node_name.split(".", 1)[0]
     return pod.spec.hostname or pod.metadata.labels.get(marks.HOSTNAME, "") or pod.metadata.name
 
 

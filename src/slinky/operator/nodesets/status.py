@@ -58,6 +58,10 @@ def standing(snapshot: Snapshot, choice: Choice) -> Standing:
         return _deleting(snapshot, choice)
     if stuck := next((worker for worker in workers if worker.was_never_started), None):
         return broken("WorkersFailing", f"{counted}; pod {stuck.name}: {_waits_for(stuck)}", ready=usable >= choice.total)
+    if choice.taken:
+        name, holder = min(choice.taken.items())
+        note = f"{counted}; Slurm node {name} is a worker of NodeSet {holder}, and the cluster can have one of that name: have the two fit different Kubernetes nodes"
+        return broken("NameTaken", note, ready=usable >= choice.total)
     if snapshot.controller is ClusterStands.MUTE:
         return _mute(snapshot, choice, workers, counted, ready=usable >= choice.total)
     if not snapshot.slurm.is_current and workers:

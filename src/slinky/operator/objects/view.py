@@ -79,7 +79,7 @@ class AccountingView:
 
     @property
     def slurm_key(self) -> tuple[str, str] | None:
-        """The Secret with slurm.key, and the key in it: as written, else the first Controller's; None while there is neither."""
+        """The Secret with slurm.key, and the key in it: as written, else the oldest Controller's; None while there is neither."""
         reference = self.accounting.spec.slurm_key_ref
         if reference is not None:
             return reference.name, reference.key or names.SLURM_KEY
@@ -94,7 +94,8 @@ class AccountingView:
 
     @property
     def _first(self) -> Controller | None:
-        return min(self.controllers, key=lambda one: one.metadata.name, default=None)
+        """The oldest: one that comes later must not take slurmdbd away from it."""
+        return min(self.controllers, key=lambda one: (str(one.metadata.creation_timestamp), one.metadata.name), default=None)
 
 
 def slurm_key(controller: Controller) -> tuple[str, str]:

@@ -26,11 +26,11 @@ def pod_name(nodeset: NodeSet, ordinal: int | None, node: Node | None) -> str:
 
 
 def host_name(nodeset: NodeSet, ordinal: int | None, node: Node | None) -> str:
-    """The Slurm node's name. On the host's own network it is the host's: empty while that is not known."""
-    if nodeset.spec.is_daemon_set and node is not None:
-        return node.metadata.annotations.get(labels.HOSTNAME_OVERRIDE) or node.metadata.name.split(".", 1)[0]
+    """The Slurm node's name. On the host's own network it is the host's, whatever else is written: empty while that is not known."""
     if nodeset.spec.template.spec.get("hostNetwork"):
         return node.metadata.name.split(".", 1)[0] if node else ""
+    if nodeset.spec.is_daemon_set and node is not None:
+        return node.metadata.annotations.get(labels.HOSTNAME_OVERRIDE) or node.metadata.name.split(".", 1)[0]
     prefix = nodeset.spec.template.spec.get("hostname")
     if prefix and ordinal is not None:
         return f"{prefix}{padded(nodeset, ordinal)}"
