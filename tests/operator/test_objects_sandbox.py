@@ -14,6 +14,7 @@ from slinky.operator import names
 from slinky.operator.conf import all_files, slurm_conf
 from slinky.operator.conf.parameters import SLURM_PARAMETERS, SLURMDBD_PARAMETERS
 from slinky.operator.conf.text import joined, parse
+from slinky.operator.nodesets import marks
 from slinky.operator.objects import worker_parts
 from slinky.operator.objects.view import ClusterView
 from slinky.sandbox.certificates import Authority
@@ -244,6 +245,59 @@ done
     assert "returned to service" in verdict.logs["slurmctld"]
     assert "State=IDLE+DRAIN" in verdict.told, "what an administrator drained stays so"
     assert "Reason=bad disk" in verdict.told
+
+
+def test_a_worker_that_is_down_comes_back_to_use_by_itself_unless_it_is_drained_and_what_an_admin_said_of_it_stays(tmp_path: Path) -> None:
+    """Why a worker that is down is drained before it goes, and how: told as `Carrier` tells it, and to the pod's last act."""
+    case = Case(next(folder for folder in CASES if folder.name == "nodeset-unprivileged"))
+    view = case.view()
+    pod = next(made for made in case.made() if made["kind"] == "Pod")
+    host, arguments = pod["spec"]["hostname"], words(pod["spec"]["containers"][0]["args"])
+    stopping = worker_parts.slurmd_container(view.nodesets[0], view)["lifecycle"]["preStop"]["exec"]["command"][2]
+    ours = marks.with_before("slurm-operator: x", "broken fan")
+    script = f"""
+hostname {host}
+began() {{
+  slurmd -D {arguments} > /tmp/out/slurmd 2>&1 &
+  slurmd=$!
+  until_told slurmd "slurmd started on"
+}}
+ended() {{ kill $slurmd; wait $slurmd || true; rm /tmp/out/slurmd; }}
+told() {{ echo "$1 $(timeout 20 scontrol --oneliner show node {host})"; }}
+update() {{ timeout 20 scontrol update nodename={host} "$@"; }}
+until_state() {{ for _ in $(seq 200); do timeout 20 scontrol show node {host} | grep -q "State=$1" && return 0; sleep 0.1; done; }}
+began
+until_state IDLE
+update state=down reason='broken fan'
+ended; began
+until_state IDLE
+told used-again
+update state=down reason='broken fan'
+update state=drain reason='{ours}'
+told drained
+ended; began
+until_state IDLE+DRAIN
+told back
+update state=down reason='{ours}'
+ended
+update state=undrain
+update reason='broken fan'
+told undone
+sh -c {shlex.quote(stopping)}
+told ended
+"""
+    verdict = run(tmp_path / "host", view, script, host).verdict()
+    said = {
+        line.split()[0]: (re.findall(r"State=(\S+)", line), re.findall(r"Reason=(.*) \[", line))
+        for line in verdict.told.splitlines()
+        if "State=" in line
+    }
+    assert said["used-again"] == (["IDLE+DYNAMIC_NORM"], []), verdict
+    assert said["drained"] == (["DOWN+DRAIN+DYNAMIC_NORM"], [ours]), verdict
+    assert said["back"] == (["IDLE+DRAIN+DYNAMIC_NORM"], [ours]), verdict
+    assert said["undone"][0][0].startswith("DOWN"), verdict
+    assert "DRAIN" not in said["undone"][0][0], verdict
+    assert said["undone"][1] == said["ended"][1] == ["broken fan"], verdict
 
 
 def test_slurm_itself_knows_every_parameter_that_is_said_to_be_one(tmp_path: Path) -> None:

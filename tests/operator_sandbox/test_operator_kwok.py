@@ -9,12 +9,15 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
-from slinky.kube import Client, Resource, from_kubeconfig
+from slinky.kube import NAMESPACES, ApiError, Client, Resource, from_kubeconfig
 from slinky.operator.children import SECRETS
+from slinky.operator.kinds import CONTROLLERS
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import FixedToken, SlurmClient
 from slinky.slurm.credentials import mint
+from tests.operator_sandbox.cluster import EXAMPLES
 from tests.operator_sandbox.lab import Background, Lab, background_operator, open_lab
 from tests.operator_sandbox.originals import leave_behind
 
@@ -355,3 +358,52 @@ async def test_ten_clusters_in_ten_namespaces_survive_the_operators_death(sandbo
             await operator.do(operator.operator.stop("run", signal.SIGKILL))
             await operator.do(operator.operator.start("run"))
         killed.set()
+
+
+async def test_slurmdbd_keeps_the_key_of_its_first_controller_and_one_with_another_is_told(sandbox: Sandbox, operator: Background) -> None:
+    async with open_lab(sandbox) as lab:
+        await lab.create("Secret", "database", data={"password": written(b"secret")})
+        storage = {"host": "nowhere", "username": "slurm", "passwordKeyRef": {"name": "database", "key": "password"}}
+        await lab.create("Accounting", "a", {"slurmdbd": IMAGE, "storageConfig": storage})
+        await lab.create("Controller", "first", {"slurmctld": IMAGE, "accountingRef": {"name": "a"}, "logfile": {"image": "none"}})
+        await lab.until_there(("StatefulSet", "a-accounting"))
+        assert "spec.logfile has no effect" in await lab.until_event("first", "NoEffect")
+        await lab.create("Controller", "another", {"slurmctld": IMAGE, "accountingRef": {"name": "a"}})
+        assert "Controller another" in await lab.until_said("Accounting", "a", "True", "KeysDiffer", type_="Degraded")
+        volumes = (await lab.get("StatefulSet", "a-accounting"))["spec"]["template"]["spec"]["volumes"]
+        assert "first-auth-slurm" in str(volumes)
+        assert "another-auth-slurm" not in str(volumes)
+        await lab.delete("Controller", "another")
+        await lab.until_said("Accounting", "a", "False", type_="Degraded")
+    assert operator
+
+
+async def test_what_kubernetes_would_delete_by_itself_can_be_protected(sandbox: Sandbox, operator: Background) -> None:
+    """By examples/operator/protection.yaml: a deletion in the foreground, and that of a namespace."""
+    policies = list(yaml.safe_load_all((EXAMPLES / "protection.yaml").read_text()))
+    async with open_lab(sandbox) as lab, sandbox.kube() as plain:
+        await plain.apply_all(policies)
+        try:
+            await lab.create("Controller", "c", {"slurmctld": IMAGE})
+            await lab.until_there(*CHILDREN)
+            place = CONTROLLERS.path(lab.namespace, "c")
+
+            async def refused() -> bool:
+                try:
+                    await lab.kube.raw("DELETE", place, body={"propagationPolicy": "Foreground"}, parameters={"dryRun": "All"})
+                except ApiError as error:
+                    return "--cascade=background" in error.message
+                return False
+
+            await lab.until("a deletion in the foreground was refused", refused)
+            await lab.kube.patch(NAMESPACES.untyped, lab.namespace, {"metadata": {"labels": {"slinky.slurm.net/protect": "true"}}})
+            with pytest.raises(ApiError, match="a Slurm cluster is in this namespace"):
+                await lab.kube.delete(NAMESPACES, lab.namespace)
+            await lab.kube.patch(NAMESPACES.untyped, lab.namespace, {"metadata": {"labels": {"slinky.slurm.net/protect": None}}})
+            await lab.delete("Controller", "c")
+            await lab.until_gone(*CHILDREN)
+        finally:
+            for each in policies:
+                plural = "validatingadmissionpolicybindings" if each["kind"].endswith("Binding") else "validatingadmissionpolicies"
+                await lab.kube.raw("DELETE", f"/apis/admissionregistration.k8s.io/v1/{plural}/{each['metadata']['name']}")
+    assert operator

@@ -83,6 +83,7 @@ class Assembler:
         return result
 
     def check(self, found: Object) -> None:
+        """Raises Trouble."""
         if wrong := problems(found, self._settings, self.neighbours(found.metadata.namespace)):
             raise Trouble(wrong[0].reason, "; ".join(map(str, wrong)), lasting=True)
 

@@ -19,7 +19,7 @@ from slinky.operator.conf.text import UnwritableValueError
 from slinky.operator.departing import Departing
 from slinky.operator.files import UnreadableError
 from slinky.operator.heads import Heads
-from slinky.operator.kinds import GROUP, Token, Written
+from slinky.operator.kinds import GROUP, KINDS, Token, Written
 from slinky.operator.reconfiguring import Reconfiguring
 from slinky.operator.relations import Place, affected, refers_to
 from slinky.operator.site import Site
@@ -191,6 +191,8 @@ class Passes:
             raise
 
     async def _make(self, place: Place, found: Written) -> None:
+        if place.kind in KINDS:
+            self._site.tell_what_has_no_effect(place.kind, found, self._assembler.read(KINDS[place.kind], found))  # type: ignore[type-var]
         if place.kind != "Token":
             await self._heads.makes[place.kind](found)
             return

@@ -5,15 +5,18 @@ One for a process. What must stay true: whatever writes asks `may_act` right bef
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from slinky.kube import Client, EventRecorder, Key
 from slinky.operator.applying import Applier
 from slinky.operator.clusters import Clusters
 from slinky.operator.keys import KeyMaker
+from slinky.operator.kinds import Controller, Written
 from slinky.operator.relations import Place
 from slinky.operator.settings import Settings
 from slinky.operator.statuses import Statuses
 from slinky.operator.trouble import Trouble
+from slinky.operator.validation import warnings
 from slinky.operator.watching import Watches
 
 __all__ = ["Site"]
@@ -34,6 +37,16 @@ class Site:
     look_at: Callable[[Place], None] = lambda _: None  # this object is to be looked at again
     look_at_nodeset: Callable[[Key], None] = lambda _: None
     look_later: Callable[[Place, float], None] = lambda _place, _seconds: None
+
+    def tell_what_has_no_effect(self, kind: str, found: Written, read: Any) -> None:
+        """By Event, once for each generation: there may be no webhook that has warned of it."""
+        if found.status.get("observedGeneration") == found.metadata.generation:
+            return
+        said = warnings(read)
+        if isinstance(read, Controller) and read.spec.metrics.service_monitor.enabled and "ServiceMonitor" not in self.watches.children:
+            said.append("spec.metrics.serviceMonitor has no effect: the API server knows no ServiceMonitors")
+        for each in said:
+            self.statuses.event(kind, found, "NoEffect", each, warning=True)
 
     async def secret_key(self, name: str, key: str, namespace: str) -> bytes:
         """A key's content in a named Secret. Raises Trouble where it is not there."""

@@ -85,7 +85,9 @@ def test_jobs_that_are_given_up_hold_nothing_and_are_named_where_they_are_known(
     [told] = only(acts, Tell)
     assert told.reason == "JobsAbandoned"
     assert ("job 7 is" in told.note) is current
-    assert only(plan(scene(LEAVING, waiting=(4,), is_abandoned=True)), LetGo) == [LetGo()]
+    records = [in_slurm("workers-0", "ALLOCATED", comment=INFO), in_slurm("workers-1", "DOWN", comment=INFO)]
+    acts = plan(scene(LEAVING, [], records, waiting=(4,), is_abandoned=True))
+    assert (names(acts, DeleteSlurmNode), only(acts, LetGo)) == (["workers-1"], [LetGo()])
 
 
 def test_where_the_whole_cluster_is_deleted_no_waiting_job_holds_it() -> None:

@@ -56,6 +56,7 @@ def test_the_least_that_can_be_written_is_right(kind: str) -> None:
         ),
         ("RestApi", {"controllerRef": {"name": ""}}, "spec.controllerRef.name", "it has to name a Controller"),
         ("LoginSet", {"controllerRef": {"name": "slurm", "namespace": "b"}}, "spec.controllerRef.namespace", "leave it out"),
+        ("RestApi", {"service": {"spec": {"selector": {"a": "b"}}}}, "spec.service.spec.selector", "take it out"),
         ("LoginSet", {"service": {"spec": {"externalIPs": ["1.2.3.4"]}}}, "spec.service.spec.externalIPs", "type LoadBalancer or NodePort"),
         ("NodeSet", {"taintKubeNodes": True}, "spec.taintKubeNodes", "give template.spec.tolerations"),
         (

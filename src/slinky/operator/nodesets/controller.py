@@ -105,6 +105,7 @@ class NodeSets:
             return
         nodeset, view, trouble = (self._leaving(found), None, None) if deleted else await self._made_of(found)
         if view is not None:
+            self._site.tell_what_has_no_effect("NodeSet", found, nodeset)
             await self._prepare(found, nodeset, view)
         snapshot = await self._snapshot(nodeset, view)
         if nodeset.spec.revision_history_limit and view is not None:

@@ -30,8 +30,11 @@ def last_acts(snapshot: Snapshot) -> Iterator[Act]:
     records = [node for node, _ in own_records(snapshot)]
     left = [node for node in records if refusal_of(DeleteSlurmNode(node.name)) not in snapshot.refused]
     yield from (DeleteSlurmNode(node.name) for node in left if not node.is_busy)
+    if snapshot.is_abandoned:  # a record that its jobs still hold stays in Slurm, which ends them by itself
+        yield LetGo()
+        return
     waiting = snapshot.slurm.waiting
-    if waiting and not _is_overdue(snapshot) and snapshot.controller is not ClusterStands.LEAVING and not snapshot.is_abandoned:
+    if waiting and not _is_overdue(snapshot) and snapshot.controller is not ClusterStands.LEAVING:
         named = ", ".join(map(str, waiting[:10])) + (" …" if len(waiting) > 10 else "")
         note = f"jobs wait in partition {snapshot.nodeset.slurm_name}, which goes with this NodeSet: {named}. Cancel them, or move them to another partition"
         yield Tell("JobsWaitInPartition", note, warning=True)

@@ -37,6 +37,10 @@ def _of_value(value: Any, namespace: str, path: str) -> Iterator[Problem]:
                     f"{path}.spec.externalIPs",
                     "is refused: a Service with it takes other people's traffic (CVE-2020-8554); use type LoadBalancer or NodePort",
                 )
+            if value.spec.get("selector"):
+                yield Problem(
+                    f"{path}.spec.selector", "is the operator's to say: with another, the daemon would not be reached; take it out"
+                )
         case msgspec.Struct():
             yield from reference_problems(value, namespace, path)
 
