@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import datetime as dt
 import signal
 import time
 from collections.abc import Iterator
@@ -372,6 +373,12 @@ async def test_slurmdbd_keeps_the_key_of_its_first_controller_and_one_with_anoth
         await lab.create("Controller", "first", {"slurmctld": IMAGE, "accountingRef": {"name": "a"}, "logfile": {"image": "none"}})
         await lab.until_there(("StatefulSet", "a-accounting"))
         assert "spec.logfile has no effect" in await lab.until_event("first", "NoEffect")
+        first = dt.datetime.fromisoformat((await lab.get("Controller", "first"))["metadata"]["creationTimestamp"])
+
+        async def later() -> bool:
+            return dt.datetime.now(dt.UTC) - first >= dt.timedelta(seconds=1)
+
+        await lab.until("the API server's clock, which counts seconds, went on", later)
         await lab.create("Controller", "another", {"slurmctld": IMAGE, "accountingRef": {"name": "a"}})
         assert "Controller another" in await lab.until_said("Accounting", "a", "True", "KeysDiffer", type_="Degraded")
         volumes = (await lab.get("StatefulSet", "a-accounting"))["spec"]["template"]["spec"]["volumes"]
@@ -385,8 +392,16 @@ async def test_slurmdbd_keeps_the_key_of_its_first_controller_and_one_with_anoth
 async def test_what_kubernetes_would_delete_by_itself_can_be_protected(sandbox: Sandbox, operator: Background) -> None:
     """By examples/operator/protection.yaml: a deletion in the foreground, and that of a namespace."""
     policies = list(yaml.safe_load_all((EXAMPLES / "protection.yaml").read_text()))
-    async with open_lab(sandbox) as lab, sandbox.kube() as plain:
-        await plain.apply_all(policies)
+
+    def place_of(policy: dict[str, Any]) -> str:
+        plural = "validatingadmissionpolicybindings" if policy["kind"].endswith("Binding") else "validatingadmissionpolicies"
+        return f"/apis/admissionregistration.k8s.io/v1/{plural}/{policy['metadata']['name']}"
+
+    async with open_lab(sandbox) as lab:
+        for each in policies:
+            await lab.kube.raw(
+                "PATCH", place_of(each), body=each, content_type="application/apply-patch+yaml", parameters={"fieldManager": "test"}
+            )
         try:
             await lab.create("Controller", "c", {"slurmctld": IMAGE})
             await lab.until_there(*CHILDREN)
@@ -408,6 +423,5 @@ async def test_what_kubernetes_would_delete_by_itself_can_be_protected(sandbox: 
             await lab.until_gone(*CHILDREN)
         finally:
             for each in policies:
-                plural = "validatingadmissionpolicybindings" if each["kind"].endswith("Binding") else "validatingadmissionpolicies"
-                await lab.kube.raw("DELETE", f"/apis/admissionregistration.k8s.io/v1/{plural}/{each['metadata']['name']}")
+                await lab.kube.raw("DELETE", place_of(each))
     assert operator
