@@ -14,19 +14,17 @@ from prometheus_client.registry import Collector
 
 from slinky.bridge.memory import Known
 from slinky.kube import Pod
-from slinky.slurm import Attempt
+from slinky.slurm import RequestMetrics
 
 __all__ = ["PHASES", "BridgeMetrics"]
 
 PHASES = ("gathering", "gated", "window", "parked", "pending", "starting", "running", "ending", "over", "absent", "lost")
-CALL_SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 STAGE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 
 
 class BridgeMetrics(Collector):
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._calls = Counter("slinky_slurm_requests", "Requests to slurmrestd, each try counted", ["call", "outcome"], registry=registry)
-        self._seconds = Histogram("slinky_slurm_request_seconds", "How long they took", ["call"], buckets=CALL_SECONDS, registry=registry)
+        self.observe = RequestMetrics(registry).observe
         self._stage = Histogram(
             "slinky_bridge_stage_seconds",
             "Time in each stage: submit (pod created, job submitted), queue (until Slurm starts it), bind (until its pods are bound), end (pods over, until the job is)",
@@ -43,10 +41,6 @@ class BridgeMetrics(Collector):
         )
         self._pods: Tally[str] = Tally()
         registry.register(self)
-
-    def observe(self, attempt: Attempt) -> None:
-        self._calls.labels(attempt.call, attempt.outcome).inc()
-        self._seconds.labels(attempt.call).observe(attempt.seconds)
 
     def now(self, known: Known, phase: str, pods: int) -> None:
         """Where a workload's pods stand."""

@@ -15,6 +15,7 @@ COMMANDS = {
     "demo-operator": "slinky.cli.demo_operator:demo_operator",
     "doctor": "slinky.cli.doctor:doctor",
     "explain": "slinky.cli.explain:explain",
+    "exporter": "slinky.cli.exporter:exporter",
     "migrate": "slinky.cli.migrate:migrate",
     "operator": "slinky.cli.operator:operator",
     "prolog": "slinky.cli.prolog:prolog",

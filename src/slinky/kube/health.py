@@ -21,14 +21,17 @@ __all__ = ["Check", "HealthServer"]
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 2.0
+Freshen = Callable[[float | None], Awaitable[None]]  # seconds that the scraper waits, where it says so
 Check = Callable[[], str | Awaitable[str | None] | None]  # a problem in words, or None
 
 
 class HealthServer:
     """`async with HealthServer(registry, port=8081).running() as health: health.ready("pods", lambda: None if pods.is_synced else "not listed yet")`."""
 
-    def __init__(self, registry: CollectorRegistry, *, host: str | None = None, port: int = 8081) -> None:
+    def __init__(self, registry: CollectorRegistry, *, host: str | None = None, port: int = 8081, freshen: Freshen | None = None) -> None:
+        """`freshen` is called before metrics are told; how long it takes, the scraper waits."""
         self._registry = registry
+        self._freshen = freshen
         self._host, self._port = host, port
         self._live: dict[str, Check] = {}
         self._ready: dict[str, Check] = {}
@@ -84,8 +87,18 @@ class HealthServer:
         return web.Response(text="\n".join([*lines, "failed" if failed else "ok", ""]), status=503 if failed else 200)
 
     async def _metrics(self, request: web.Request) -> web.Response:
+        if self._freshen:
+            await self._freshen(_patience(request))
         encode, kind = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(self._registry), headers={"Content-Type": kind})
+
+
+def _patience(request: web.Request) -> float | None:
+    """Prometheus says how long it waits."""
+    try:
+        return float(request.headers["X-Prometheus-Scrape-Timeout-Seconds"])
+    except (KeyError, ValueError):
+        return None
 
 
 async def _problem(check: Check) -> str | None:

@@ -19,7 +19,7 @@ from slinky.sandbox.errors import BuildError, CircumstanceError
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.versions import DebianVersions, versions
 
-__all__ = ["PEOPLE", "SERVICES", "build_root", "find_mirror", "over"]
+__all__ = ["PEOPLE", "SERVICES", "build_root", "find_mirror", "over", "unpack_package"]
 
 PACKAGES = [
     "slurmctld",
@@ -130,19 +130,23 @@ def _bootstrap(folder: Path, wanted: DebianVersions, mirror: str, log: Path) -> 
 
 
 def _fetch_debootstrap(folder: Path, log: Path) -> None:
-    """Unpacked, not installed: the host stays as it is."""
-    commands = (["apt-get", "download", "debootstrap"], ["apt-get", "update"], ["apt-get", "download", "debootstrap"])
+    unpack_package("debootstrap", folder, log)
+    if not shutil.which("wget"):
+        _write_wget(folder / "bin")
+
+
+def unpack_package(name: str, folder: Path, log: Path) -> None:
+    """A package of the machine's own Debian, unpacked and not installed: the host stays as it is."""
+    commands = (["apt-get", "download", name], ["apt-get", "update"], ["apt-get", "download", name])
     for command in commands:
         with log.open("ab") as out:
             done = subprocess.run(command, cwd=folder, stdout=out, stderr=out, stdin=subprocess.DEVNULL, timeout=STEP_SECONDS, check=False)
-        if found := list(folder.glob("debootstrap_*.deb")):
-            _run(["dpkg-deb", "-x", str(found[0]), str(folder)], log, "debootstrap could not be unpacked")
-            if not shutil.which("wget"):
-                _write_wget(folder / "bin")
+        if found := list(folder.glob(f"{name}_*.deb")):
+            _run(["dpkg-deb", "-x", str(found[0]), str(folder)], log, f"{name} could not be unpacked")
             return
         if done.returncode and command[1] == "update":
             break
-    raise BuildError("debootstrap could not be fetched: is apt's mirror reachable?", log)
+    raise BuildError(f"{name} could not be fetched: is apt's mirror reachable?", log)
 
 
 def _write_wget(folder: Path) -> None:

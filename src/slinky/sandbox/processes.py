@@ -17,7 +17,7 @@ import aiohttp
 
 from slinky.sandbox.errors import SandboxError
 
-__all__ = ["Processes", "free_port"]
+__all__ = ["Processes", "end_with_parent", "free_port"]
 
 READY_SECONDS = 60.0
 END_SECONDS = 20.0
@@ -48,7 +48,7 @@ class Processes:
         command = [*self._before, sys.executable, "-m", "slinky", self._group, part, *words, "--health-port", str(self._port(part))]
         with (self.folder / f"{part}.log").open("ab") as log:
             self._processes[part] = await asyncio.create_subprocess_exec(
-                *command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=_end_with_parent, start_new_session=True
+                *command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=end_with_parent, start_new_session=True
             )
         await self._ready(part)
 
@@ -112,5 +112,5 @@ async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
         return False
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -26,6 +26,7 @@ from slinky.slurm.errors import (
 )
 from slinky.slurm.hostlists import compress, expand
 from slinky.slurm.lanes import Lane
+from slinky.slurm.metrics import RequestMetrics
 from slinky.slurm.models.accounting import Account, AccountedJob, Association, Cluster, Qos, Tres, User, Wckey
 from slinky.slurm.models.cluster import Configuration, Diagnostics, License, Partition, Ping, Reservation, Share
 from slinky.slurm.models.jobs import Allocation, CancelResult, ExitCode, Gres, Job, JobStatus, NodeAllocation, Submitted, Update
@@ -90,6 +91,7 @@ __all__ = [
     "Ping",
     "Qos",
     "RefusedError",
+    "RequestMetrics",
     "Reservation",
     "Share",
     "SlurmClient",

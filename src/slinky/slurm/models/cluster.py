@@ -174,13 +174,64 @@ class Share(
         return "USER" in self.type
 
 
-class Diagnostics(msgspec.Struct, frozen=True, gc=False, rename={"_req_time": "req_time", "_req_time_start": "req_time_start"}):
-    """slurmctld's statistics; cycles in microseconds."""
+class RpcStatistics(msgspec.Struct, frozen=True, gc=False):
+    """Messages of one kind that slurmctld has handled; times in microseconds."""
+
+    SCHEMA: ClassVar = "stats_msg_rpc_type"
+    message_type: str = ""
+    count: int = 0
+    total_time: int = 0
+    queued: int = 0
+    dropped: int = 0
+
+
+class UserRpcStatistics(msgspec.Struct, frozen=True, gc=False):
+    """Messages of one user that slurmctld has handled; time in microseconds."""
+
+    SCHEMA: ClassVar = "stats_msg_rpc_user"
+    user: str = ""
+    user_id: int = 0
+    count: int = 0
+    total_time: int = 0
+
+
+class ScheduleExit(msgspec.Struct, frozen=True, gc=False):
+    """How often the main scheduler ended its cycle for what reason."""
+
+    SCHEMA: ClassVar = "stats_msg.schedule_exit"
+    end_job_queue: int = 0
+    default_queue_depth: int = 0
+    max_job_start: int = 0
+    max_rpc_cnt: int = 0
+    max_sched_time: int = 0
+    licenses: int = 0
+
+
+class BackfillExit(msgspec.Struct, frozen=True, gc=False):
+    """The same of the backfill scheduler."""
+
+    SCHEMA: ClassVar = "stats_msg.bf_exit"
+    end_job_queue: int = 0
+    bf_max_job_start: int = 0
+    bf_max_job_test: int = 0
+    bf_max_time: int = 0
+    bf_node_space_size: int = 0
+    state_changed: int = 0
+
+
+class Diagnostics(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={f"_{name}": name for name in ("req_time", "req_time_start", "job_states_ts", "bf_when_last_cycle")},
+):
+    """slurmctld's statistics since `req_time_start`; cycles in microseconds."""
 
     SCHEMA: ClassVar = "stats_msg"
     server_thread_count: int = 0
     agent_queue_size: int = 0
     agent_count: int = 0
+    agent_thread_count: int = 0
     dbd_agent_queue_size: int = 0
     jobs_submitted: int = 0
     jobs_started: int = 0
@@ -192,17 +243,45 @@ class Diagnostics(msgspec.Struct, frozen=True, gc=False, rename={"_req_time": "r
     schedule_cycle_last: int = 0
     schedule_cycle_max: int = 0
     schedule_cycle_mean: int = 0
+    schedule_cycle_mean_depth: int = 0
+    schedule_cycle_per_minute: int = 0
+    schedule_cycle_sum: int = 0
     schedule_cycle_total: int = 0
+    schedule_cycle_depth: int = 0
     schedule_queue_length: int = 0
+    schedule_exit: ScheduleExit = ScheduleExit()
     bf_active: bool = False
     bf_backfilled_jobs: int = 0
+    bf_backfilled_het_jobs: int = 0
+    bf_last_backfilled_jobs: int = 0
+    bf_cycle_counter: int = 0
     bf_cycle_last: int = 0
+    bf_cycle_max: int = 0
     bf_cycle_mean: int = 0
+    bf_cycle_sum: int = 0
+    bf_depth_mean: int = 0
+    bf_depth_mean_try: int = 0
+    bf_depth_sum: int = 0
+    bf_depth_try_sum: int = 0
+    bf_last_depth: int = 0
+    bf_last_depth_try: int = 0
     bf_queue_len: int = 0
+    bf_queue_len_mean: int = 0
+    bf_queue_len_sum: int = 0
+    bf_table_size: int = 0
+    bf_table_size_mean: int = 0
+    bf_table_size_sum: int = 0
+    bf_exit: BackfillExit = BackfillExit()
+    rpcs_by_message_type: list[RpcStatistics] = []
+    rpcs_by_user: list[UserRpcStatistics] = []
     _req_time: Triplet | None = None
     _req_time_start: Triplet | None = None
+    _job_states_ts: Triplet | None = None
+    _bf_when_last_cycle: Triplet | None = None
     req_time = Number[int]("_req_time")
     req_time_start = Number[int]("_req_time_start")
+    job_states_ts = Number[int]("_job_states_ts")
+    bf_when_last_cycle = Number[int]("_bf_when_last_cycle")
 
 
 class Ping(msgspec.Struct, frozen=True, gc=False):

@@ -37,6 +37,7 @@ class Node(NodeStates, msgspec.Struct, gc=False, rename={f"_{name}": name for na
     cores: int = 0
     threads: int = 0
     real_memory: int = 0
+    specialized_memory: int = 0
     alloc_memory: int = 0
     temporary_disk: int = 0
     weight: int = 0
