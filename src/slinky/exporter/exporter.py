@@ -39,18 +39,21 @@ class SnapshotCollector(Collector):
 
     def __init__(self, snapshots: Snapshots, settings: Settings) -> None:
         self._snapshots, self._settings = snapshots, settings
-        self._made_of: Snapshot | None = None
-        self._made: list[Metric] = []
+        self._made: tuple[Snapshot | None, list[Metric]] = (None, [])
 
     def collect(self) -> Iterator[Metric]:
         yield from as_metrics(self._own())
         current = self._snapshots.current
         if current is None:
             return
-        if current is not self._made_of:
-            self._made = as_metrics(families_of(current, self._settings))
-            self._made_of = current
-        yield from self._made
+        made_of, made = self._made
+        yield from made if made_of is current else self.prepare(current)
+
+    def prepare(self, snapshot: Snapshot) -> list[Metric]:
+        """Make the samples; may be called in another thread, as it takes a second where there are 100,000 jobs."""
+        made = as_metrics(families_of(snapshot, self._settings))
+        self._made = (snapshot, made)
+        return made
 
     def _own(self) -> Iterator[Family]:
         seen = self._snapshots
@@ -84,8 +87,15 @@ class Exporter:
         settings = self._settings
         async with slurm_of(settings, self._slurm_metrics) as slurm:
             within = slurm.within(settings.snapshot.look_seconds)
-            snapshots = Snapshots(lambda: take(within), settings.snapshot)
-            self._registry.register(SnapshotCollector(snapshots, settings))
+
+            async def look() -> Snapshot:
+                seen = await take(within)
+                await asyncio.to_thread(collector.prepare, seen)
+                return seen
+
+            snapshots = Snapshots(look, settings.snapshot)
+            collector = SnapshotCollector(snapshots, settings)
+            self._registry.register(collector)
 
             async def freshen(patience: float | None) -> None:
                 await snapshots.freshen(None if patience is None else patience - ANSWER_SECONDS)

@@ -50,8 +50,9 @@ def job_families(jobs: Sequence[JobFacts], now: float, limits: Limits) -> Iterat
 def _by_whom(jobs: Sequence[JobFacts], limits: Limits) -> Iterator[Family]:
     numbers, cpus, memory, gres = Sums(), Sums(), Sums(), Sums()
     weighed: dict[int, dict[str, float]] = {place: {} for place in range(1, 5)}
+    words = {state: state.lower() for state in JobState}
     for job in jobs:
-        labels = (job.state.lower(), clean(job.partition), clean(job.account), clean(job.user), clean(job.qos))
+        labels = (words[job.state], clean(job.partition), clean(job.account), clean(job.user), clean(job.qos))
         add(numbers, labels, 1)
         weight = 0.001
         if job.state in _ALIVE:
