@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -83,7 +84,7 @@ async def something_of_everything(sandbox: Sandbox, team: Team) -> None:
 
 
 async def test_every_panel_shows_something_and_alerts_fire(sandbox: Sandbox, partition: Partition, programs: Path, tmp_path: Path) -> None:
-    settings = {"managedNamespaceSelector": {"matchLabels": {"bridge": "seen"}}, "policy": POLICY, "name": "seen-bridge"}
+    settings: dict[str, Any] = {"managedNamespaceSelector": {"matchLabels": {"bridge": "seen"}}, "policy": POLICY, "name": "seen-bridge"}
     async with (
         FaultProxy(sandbox.slurm_server) as proxy,
         sandbox_bridge(sandbox, tmp_path / "bridge", **settings) as bridge,
