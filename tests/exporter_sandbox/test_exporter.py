@@ -131,7 +131,10 @@ async def test_what_is_told_is_what_slurm_says(sandbox: Sandbox, partition: Part
 
 
 async def test_many_scrapers_cost_slurm_one_look_within_its_time(sandbox: Sandbox, tmp_path: Path) -> None:
-    async with FaultProxy(sandbox.slurm_server) as proxy, running(sandbox, tmp_path, proxy.url, seconds=600.0) as exporter:
+    async with (
+        FaultProxy(sandbox.slurm_server) as proxy,
+        running(sandbox, tmp_path, proxy.url, seconds=600.0, waitSeconds=30.0) as exporter,
+    ):
         answers = await asyncio.gather(*(exporter.scrape() for _ in range(20)))
         answers += [await exporter.scrape() for _ in range(5)]
         assert {total(told, "slurm_up") for told in answers} == {1.0}
@@ -142,9 +145,13 @@ async def test_many_scrapers_cost_slurm_one_look_within_its_time(sandbox: Sandbo
 async def test_a_slurm_that_is_down_costs_no_scrape(sandbox: Sandbox, tmp_path: Path) -> None:
     async with (
         FaultProxy(sandbox.slurm_server) as proxy,
-        running(sandbox, tmp_path, proxy.url, lookSeconds=3.0, staleSeconds=600.0) as exporter,
+        running(sandbox, tmp_path, proxy.url, lookSeconds=6.0, staleSeconds=600.0) as exporter,
     ):
-        assert await exporter.one("slurm_up") == 1.0
+
+        async def told_up() -> bool:
+            return await exporter.one("slurm_up") == 1.0
+
+        await sandbox.until("slurmctld", "slurm_up was 1", told_up)
         for fault in (Fault.RESET, Fault.STALL, Fault.UNAUTHORIZED, Fault.PLAIN_500):
             proxy.plan = lambda _, fault=fault: fault  # type: ignore[misc]
 
@@ -159,10 +166,6 @@ async def test_a_slurm_that_is_down_costs_no_scrape(sandbox: Sandbox, tmp_path: 
             assert total(told, "slurm_cluster_nodes") > 0, "what was seen last is told on"
             assert total(told, "slurm_exporter_snapshot_age_seconds") > 0
             proxy.plan = lambda _: Fault.NONE
-
-            async def told_up() -> bool:
-                return await exporter.one("slurm_up") == 1.0
-
             await sandbox.until("slurmctld", f"slurm_up was 1 again ({fault.name})", told_up)
 
 
