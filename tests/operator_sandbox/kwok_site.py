@@ -17,9 +17,10 @@ from slinky.slurm import JobDescription, SlurmClient, SlurmError
 from slinky.slurm import Node as SlurmNode
 from slinky.slurm import NotFoundError as NoSuchNodeError
 
-__all__ = ["NODESETS", "Site", "a_site"]
+__all__ = ["NODESETS", "OWN_NODES", "Site", "a_site"]
 
 CORDON = "nodeset.slinky.slurm.net/pod-cordon"
+OWN_NODES = "own-nodes"
 PATIENCE = 90.0
 
 
@@ -77,10 +78,11 @@ class Site(PlayedCluster):
         await self.kube.patch(NODES, node, {"spec": {"unschedulable": cordoned or None}})
 
     async def a_kubernetes_node(self, name: str, **labels: str) -> None:
-        """kwok keeps it alive."""
+        """kwok keeps it alive. It has a taint: other NodeSets' workers must not take it, nor bind their volumes to it."""
         sizes = {"cpu": "8", "memory": "32Gi", "pods": "110"}
         meta = {"name": name, "labels": {"type": "kwok", "kubernetes.io/hostname": name, **labels}}
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"capacity": sizes, "allocatable": sizes}}
+        spec = {"taints": [{"key": OWN_NODES, "effect": "NoSchedule"}]}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec, "status": {"capacity": sizes, "allocatable": sizes}}
         with contextlib.suppress(AlreadyExistsError):
             await self.kube.create(NODES, body)
 

@@ -12,7 +12,7 @@ from slinky.operator.kinds import GROUP, VERSION
 from slinky.operator.nodesets.revisions import REVISIONS
 from slinky.sandbox.handle import Sandbox
 from tests.faults.proxy import FaultProxy
-from tests.operator_sandbox.kwok_site import CORDON, NODESETS, Site, a_site
+from tests.operator_sandbox.kwok_site import CORDON, NODESETS, OWN_NODES, Site, a_site
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
@@ -163,7 +163,11 @@ async def evicted_once_it_is_free(site: Site, name: str) -> None:
 async def following_nodes(site: Site) -> None:
     for name in ("fa", "fb"):
         await site.a_kubernetes_node(name, pool="follow")
-    await site.nodeset("fo", scalingMode="DaemonSet", template={"spec": {"nodeSelector": {"pool": "follow"}}})
+    await site.nodeset(
+        "fo",
+        scalingMode="DaemonSet",
+        template={"spec": {"nodeSelector": {"pool": "follow"}, "tolerations": [{"key": OWN_NODES, "operator": "Exists"}]}},
+    )
     await site.until_states("fa", "IDLE")
     await site.until_states("fb", "IDLE")
     await site.a_kubernetes_node("fc", pool="follow")
