@@ -38,6 +38,7 @@ from tests.oracle.storage import Document, StorageMaker
 pytestmark = pytest.mark.sandbox
 
 HELD = "oracle.test/held"
+ENOUGH = 1000  # pods, to ask for some of every kind
 
 
 class Storeroom:
@@ -173,6 +174,8 @@ async def compared(sandbox: Sandbox, rounds: int, pods: int) -> None:
             "everywhere": counts.count(most),
         }
         print(f"SLINKY_SEED={seed}: of {len(counts)} pods {kinds}")
+        if len(counts) < ENOUGH:
+            kinds["on some"] += kinds.pop("on one node")  # so rare that of a hundred pods there may be none
         assert all(found >= len(counts) // 100 for found in kinds.values()), f"SLINKY_SEED={seed}: too few of one kind to compare: {kinds}"
 
 

@@ -75,7 +75,7 @@ class Nodes:
     async def delete(self, names: str | Iterable[str]) -> None:
         """Remove a run-time node, or several in one request: slurmctld makes its tables anew for each request. Where one of several is refused, the others are gone all the same. Not while a live job names one in `excluded_nodes`: Slurm then refuses every update of that job."""
         written = names if isinstance(names, str) else compress(names)
-        if written:
+        if written or isinstance(names, str):
             await self._connection.change("DELETE", f"slurm/node/{segment(written, 'node')}", _DONE)
 
     async def since(self, update_time: int) -> tuple[list[Node] | None, int]:
