@@ -152,7 +152,7 @@ async def test_a_leader_that_was_stopped_for_long_does_nothing_when_it_goes_on(
     bridge, team = own
 
     async def leads() -> bool:
-        return "leading:" in bridge.log("run")
+        return "leadership: leading:" in bridge.log("run")
 
     await team.until("the first one led", leads)
     os.kill(bridge.pid("run"), signal.SIGSTOP)
@@ -177,7 +177,7 @@ async def test_a_leader_that_was_stopped_for_long_does_nothing_when_it_goes_on(
         await second.stop("run")
 
     async def leads_again() -> bool:
-        return bridge.log("run").count("leading:") == 2
+        return bridge.log("run").count("leadership: leading:") == 2
 
     await team.until("the first one led again", leads_again)
 

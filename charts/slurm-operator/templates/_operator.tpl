@@ -26,7 +26,7 @@
 {{/* Objects of a namespace that has clusters. Secrets are not among them. */}}
 {{- define "operator.rules" -}}
 - {apiGroups: [slinky.slurm.net], resources: [controllers, accountings, restapis, nodesets, loginsets, tokens], verbs: [get, list, watch]}
-- {apiGroups: [slinky.slurm.net], resources: [nodesets], verbs: [patch]}  # its finalizer
+- {apiGroups: [slinky.slurm.net], resources: [controllers, accountings, restapis, nodesets], verbs: [patch]}  # their finalizers
 - {apiGroups: [slinky.slurm.net], resources: [controllers/status, accountings/status, restapis/status, nodesets/status, loginsets/status, tokens/status], verbs: [patch]}
 - {apiGroups: [slinky.slurm.net], resources: [controllers/finalizers, accountings/finalizers, restapis/finalizers, nodesets/finalizers, loginsets/finalizers, tokens/finalizers], verbs: [update]}  # to be named as owners, where the API server asks for that
 - {apiGroups: [""], resources: [pods, services, configmaps], verbs: [get, list, watch, create, patch, delete]}
