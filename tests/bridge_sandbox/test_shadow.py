@@ -171,6 +171,8 @@ async def test_pods_run_as_they_do_and_slurm_tells_what_it_would_have_done(trial
     for word in ("Refused", "Evicted", "Waiting now", "Latest", team.namespace):
         assert word in table
 
+    await team.create(team.pod("held", said={"priority": "0"}))  # whose pod goes before Slurm would have started it
+    await trial.until_told("it was submitted", lambda report: report.total.submitted == 17)
     await team.kube.raw("DELETE", f"/apis/apps/v1/namespaces/{team.namespace}/deployments/web", body={"propagationPolicy": "Foreground"})
 
     async def none_of_the_deployment() -> bool:
@@ -185,8 +187,8 @@ async def test_pods_run_as_they_do_and_slurm_tells_what_it_would_have_done(trial
 
     await team.until("Slurm had no job of theirs", empty)
     report = await trial.until_told("nothing is left", lambda report: not report.total.waiting and not report.total.running)
-    assert (report.total.submitted, report.total.refused) == (16, 2)
-    assert report.total.ended + report.total.missed + report.total.evicted == 16
+    assert (report.total.submitted, report.total.refused) == (17, 2)
+    assert report.total.ended + report.total.missed + report.total.evicted == 17
     assert report.total.missed >= 1
 
 
