@@ -70,8 +70,7 @@ def site_of(settings: Settings, cluster: str) -> Site:
 
 def slurm_of(settings: Settings, credentials: Credentials | None = None, observer: Observer | None = None) -> SlurmClient:
     said = settings.slurm
-    files = said.ca_file or said.certificate_file
-    tls = TLS(ca=said.ca_file, certificate=said.certificate_file, key=said.key_file) if files else None
+    tls = TLS.of_files(said.ca_file, said.certificate_file, said.key_file)
     return SlurmClient(settings.slurm_rest_api, credentials or TokenFile(said.token_file, said.user), tls=tls, observer=observer)
 
 

@@ -14,7 +14,7 @@ from slinky.bridge.hybrid_settings import HybridSettings
 from slinky.bridge.node_settings import NodeSettings
 from slinky.bridge.policy_settings import PolicySettings, PriorityClass
 from slinky.kube.objects import LabelSelector
-from slinky.settings import Help, LeaderSection, Section, SettingsError, WebhookSection
+from slinky.settings import Help, LeaderSection, Section, SettingsError, SlurmSection, WebhookSection
 
 __all__ = [
     "AdmissionSettings",
@@ -66,16 +66,12 @@ class GangSettings(_Section, frozen=True):
     ] = "auto"
 
 
-class SlurmSettings(_Section, frozen=True):
+class SlurmSettings(SlurmSection, _Section, frozen=True):
     """How slurmrestd is reached."""
 
     token_file: Annotated[str, Help("File with a token of an administrator of Slurm, read again when it changes.")] = (
         "/etc/slurm-bridge/token/auth-token"  # noqa: S105
     )
-    user: Annotated[str, Help("Whose token it is; empty where the token says so itself.")] = ""
-    ca_file: Annotated[str, Help("Certificate authority of slurmrestd, for https.")] = ""
-    certificate_file: Annotated[str, Help("Client certificate for slurmrestd, for https.")] = ""
-    key_file: Annotated[str, Help("Key of the client certificate.")] = ""
     completion: Annotated[
         bool,
         Help(

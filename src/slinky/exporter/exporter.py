@@ -67,8 +67,7 @@ class SnapshotCollector(Collector):
 def slurm_of(settings: Settings, metrics: RequestMetrics | None = None) -> SlurmClient:
     """One connection, as one thing is asked at a time. A failed look is not repeated at once: the next scrape does that."""
     said = settings.slurm
-    files = said.ca_file or said.certificate_file
-    tls = TLS(ca=said.ca_file, certificate=said.certificate_file, key=said.key_file) if files else None
+    tls = TLS.of_files(said.ca_file, said.certificate_file, said.key_file)
     seconds = settings.snapshot.look_seconds
     limits = Limits(connections=2, deadline=seconds, attempt=min(12.0, seconds), attempts=2)
     credentials = TokenFile(said.token_file, said.user) if said.token_file else None

@@ -9,23 +9,19 @@ from typing import Annotated
 
 import msgspec
 
-from slinky.settings import Help, Section, SettingsError, load, tables
+from slinky.settings import Help, Section, SettingsError, SlurmSection, load, tables
 
 __all__ = ["Limits", "Settings", "SlurmSettings", "SnapshotSettings", "load_settings", "settings_reference"]
 
 DOCUMENTED = "docs/exporter-configuration.md"
 
 
-class SlurmSettings(Section, frozen=True):
+class SlurmSettings(SlurmSection, frozen=True):
     """How slurmrestd is reached."""
 
     token_file: Annotated[
         str, Help("File with a token of a user who may see all jobs, read again when it changes; where it is empty, SLURM_JWT is taken.")
     ] = "/etc/slurm-exporter/token/auth-token"  # noqa: S105
-    user: Annotated[str, Help("Whose token it is; empty where the token says so itself.")] = ""
-    ca_file: Annotated[str, Help("Certificate authority of slurmrestd, for https.")] = ""
-    certificate_file: Annotated[str, Help("Client certificate for slurmrestd, for https.")] = ""
-    key_file: Annotated[str, Help("Key of the client certificate.")] = ""
 
 
 class SnapshotSettings(Section, frozen=True):

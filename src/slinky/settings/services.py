@@ -1,4 +1,4 @@
-"""Sections that every service of ours has: how its webhook is served, and how one of several processes leads.
+"""Sections that several services of ours have: how slurmrestd is reached, how a webhook is served, and how one of several processes leads.
 
 Comes in: nothing. Goes out: records to be extended by each service with the names that are its own. What must stay true: an option that several services have says the same in all of them.
 """
@@ -7,7 +7,16 @@ from typing import Annotated
 
 from slinky.settings.sections import Help, Section
 
-__all__ = ["LeaderSection", "WebhookSection"]
+__all__ = ["LeaderSection", "SlurmSection", "WebhookSection"]
+
+
+class SlurmSection(Section, frozen=True):
+    """How slurmrestd is reached; where the token is, each service says for itself."""
+
+    user: Annotated[str, Help("Whose token it is; empty where the token says so itself.")] = ""
+    ca_file: Annotated[str, Help("Certificate authority of slurmrestd, for https.")] = ""
+    certificate_file: Annotated[str, Help("Client certificate for slurmrestd, for https.")] = ""
+    key_file: Annotated[str, Help("Key of the client certificate.")] = ""
 
 
 class WebhookSection(Section, frozen=True):

@@ -5,6 +5,7 @@ Goes out: an aiohttp connector and the base of every URL.
 """
 
 import ssl
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
@@ -23,6 +24,11 @@ class TLS(msgspec.Struct, frozen=True, kw_only=True):
     ca: str = ""
     certificate: str = ""
     key: str = ""
+
+    @classmethod
+    def of_files(cls, ca: str, certificate: str, key: str) -> Self | None:
+        """None where none is named."""
+        return cls(ca=ca, certificate=certificate, key=key) if ca or certificate else None
 
     def context(self) -> ssl.SSLContext:
         try:
