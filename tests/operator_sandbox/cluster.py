@@ -17,6 +17,7 @@ __all__ = ["EXAMPLES", "Cluster", "side_by_side"]
 EXAMPLES = CHECKOUT / "examples/operator"
 GROUP = "slinky.slurm.net"
 PATIENCE = 120.0
+TRIES, UNANSWERED = 3, "Socket timed out on send/recv"
 
 
 class Cluster:
@@ -72,9 +73,15 @@ class Cluster:
     # Slurm
 
     def login(self, *command: str, user: str = "", check: bool = True) -> str:
-        """On the login node, as root or as somebody."""
+        """On the login node, as root or as somebody; asked again where slurmctld did not answer, as when it reads its files anew."""
         words = ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "--", *command] if user else list(command)
-        return self.kubectl("exec", "deploy/slurm-login", "--", "env", "--chdir=/tmp", *words, check=check)
+        for again in reversed(range(TRIES)):
+            try:
+                return self.kubectl("exec", "deploy/slurm-login", "--", "env", "--chdir=/tmp", *words, check=check)
+            except AssertionError as error:
+                if not again or UNANSWERED not in str(error):
+                    raise
+        raise AssertionError("no try was allowed")
 
     def on(self, pod: str, *command: str) -> str:
         return self.kubectl("exec", pod, "--", *command)

@@ -39,14 +39,16 @@ def scaled_to_zero_and_back(cluster: Cluster) -> None:
     busy = cluster.until_job(job, "RUNNING")["NodeList"]
     idle = "compute-1" if busy == "compute-0" else "compute-0"
     cluster.kubectl("scale", "nodeset", "compute", "--replicas=0")
-    cluster.until("the idle worker was gone", lambda: idle not in cluster.workers("compute"), 60)
-    if cluster.job(job)["JobState"] == "RUNNING":
-        assert busy in cluster.workers("compute")
-    ended = cluster.until_job(job, "COMPLETED")
-    assert (ended["Restarts"], ended["ExitCode"]) == ("0", "0:0")
-    cluster.until("the busy worker was gone", lambda: not cluster.workers("compute"), 60)
-    waiting = cluster.submit("true", "--partition=compute", "--nodes=2")
-    cluster.kubectl("scale", "nodeset", "compute", "--replicas=2")
+    try:
+        cluster.until("the idle worker was gone", lambda: idle not in cluster.workers("compute"), 60)
+        if cluster.job(job)["JobState"] == "RUNNING":
+            assert busy in cluster.workers("compute")
+        ended = cluster.until_job(job, "COMPLETED")
+        assert (ended["Restarts"], ended["ExitCode"]) == ("0", "0:0")
+        cluster.until("the busy worker was gone", lambda: not cluster.workers("compute"), 60)
+        waiting = cluster.submit("true", "--partition=compute", "--nodes=2")
+    finally:  # the tests after this one want them back, whatever was seen here
+        cluster.kubectl("scale", "nodeset", "compute", "--replicas=2")
     cluster.until_job(waiting, "COMPLETED")
 
 
