@@ -107,8 +107,12 @@ class Lifetimes:
             self._over[name].set()
 
     async def _sample(self, began: float) -> None:
+        told = 0
         while True:
-            self.samples.append(sample(self._pid, began, self.done))
+            self.samples.append(now := sample(self._pid, began, self.done))
+            if now.done - told >= self._count / 20:
+                told = now.done
+                print(f"{now.done} lifetimes after {now.second:.0f} s: {now.mib:.1f} MiB, {now.files} files", flush=True)
             await asyncio.sleep(SAMPLE_SECONDS)
 
 
