@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import CHECKOUT
-from tests.operator_sandbox import changes, entering, leaving, scaling
+from tests.operator_sandbox import changes, claims, entering, leaving, scaling
 from tests.operator_sandbox.cluster import EXAMPLES, Cluster
 from tests.operator_sandbox.connections import Connection, Place, Traffic, refused
 
@@ -47,6 +47,10 @@ def test_who_has_a_job_on_a_worker_gets_in_by_ssh_and_nobody_else(cluster: Clust
 
 def test_an_autoscaler_has_its_way(cluster: Cluster) -> None:
     scaling.an_autoscaler_has_its_way(cluster)
+
+
+def test_volumes_of_workers_are_kept_as_the_policy_says(cluster: Cluster) -> None:
+    claims.claims_are_kept_as_the_policy_says(cluster)
 
 
 def test_slurmctlds_own_metrics_are_read_from_its_service(cluster: Cluster) -> None:
