@@ -7,7 +7,7 @@ RUN := .venv/bin
 PYTEST := $(RUN)/pytest
 SEVERAL := -n 2 --dist loadfile --no-loadscope-reorder  # processes, each with a sandbox of its own: as many as two cores bear
 
-.PHONY: help setup lint test test-fast test-all chaos demo demo-operator bench clean
+.PHONY: help setup lint test test-fast test-all chaos demo demo-operator bench docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,9 @@ demo-operator: setup  ## a Slurm cluster in pods, made by the operator, on two r
 
 bench: setup  ## measures, as a table and as JSON in bench/results/
 	$(RUN)/python -m bench
+
+docs: setup  ## the site, strictly, in artefacts/site/index.html
+	$(RUN)/sphinx-build -W -n -q --keep-going -b html docs artefacts/site
 
 clean:  ## what make made here (the cache stays: `rm -r ~/.cache/slinky` if you want it gone)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache artefacts dist
