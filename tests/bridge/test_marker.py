@@ -3,7 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge.marker import MOST_BYTES, comment_for, marker_for, read_comment
+from slinky.bridge.marker import (
+    MOST_BYTES,
+    Failure,
+    Told,
+    comment_for,
+    failures_of,
+    marker_for,
+    read_comment,
+    told_of,
+    with_failures,
+    with_told,
+)
 from slinky.bridge.workload import WorkloadKey
 
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
@@ -79,3 +90,26 @@ def test_ranks_that_are_none_of_ours_are_none() -> None:
         found = read_comment('{"slinky":1,"marker":"m","cluster":"c","ranks":"' + text + '"}', "c")
         assert found is not None
         assert found.ranks in ((), (1,))
+
+
+@given(
+    st.lists(
+        st.builds(Failure, st.integers(0, 9999), st.text("abcdef0123456789-", min_size=36, max_size=36), st.integers(1, 255)), max_size=100
+    )
+)
+def test_failures_of_pods_that_are_gone_are_read_as_they_were_written_the_worst_first(failures: list[Failure]) -> None:
+    plain = with_told(comment_for("c", "w", [("ns", "a")], ["u"]), Told(constraint="x"))
+    written = with_failures(plain, failures)
+    found = failures_of(written)
+    assert set(found) <= set(failures)
+    assert len(found) == min(len(failures), 64)
+    assert max((failure.exit_code for failure in found), default=0) == max((failure.exit_code for failure in failures), default=0)
+    assert read_comment(written, "c") == read_comment(plain, "c")
+    assert told_of(written) == Told(constraint="x")
+    assert with_failures(written, []) == plain
+
+
+def test_a_comment_that_somebody_else_has_written_is_left_as_it_is() -> None:
+    assert with_failures("a person's word", [Failure(0, "u", 1)]) == "a person's word"
+    assert failures_of("a person's word") == ()
+    assert failures_of('{"failed": "x"}') == ()

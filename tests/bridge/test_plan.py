@@ -19,6 +19,7 @@ from slinky.bridge.plan import (
     Outcome,
     PodView,
     Release,
+    Remember,
     SetApart,
     Snapshot,
     Submit,
@@ -48,6 +49,8 @@ class AJob:
     slots: list[Slot] = field(default_factory=list)
     why: str = ""
     reason: str = ""
+    failed: dict[int, Outcome] = field(default_factory=dict)
+    last: dict[int, str] = field(default_factory=dict)  # the pod that was last bound to each slot
 
 
 class History(RuleBasedStateMachine):
@@ -60,6 +63,7 @@ class History(RuleBasedStateMachine):
         self.awaited = False
         self.completed = False
         self.outcomes: dict[int, Outcome] = {}
+        self.remembered: dict[int, Outcome] = {}
         self.pods = {f"p{i}": APod(f"p{i}", born=i) for i in range(size)}
         self.jobs: dict[int, AJob] = {}
         self.known = 0
@@ -123,7 +127,12 @@ class History(RuleBasedStateMachine):
         if self.known and self.known not in labelled:
             self.unknown = True
             self.known = 0
-        self.outcomes = {}
+        self.recall()
+
+    def recall(self) -> None:
+        job = self.jobs.get(self.known)
+        self.remembered = dict(job.failed) if job else {}
+        self.outcomes = dict(self.remembered)
 
     # What the bridge does
 
@@ -154,6 +163,12 @@ class History(RuleBasedStateMachine):
                 there = [p for p in self.pods.values() if p.state == "bound" and p.job_id == job.job_id and p.rank == placement.slot.rank]
                 assert not there, "a slot holds one pod"
                 pod.state, pod.node, pod.rank = "bound", placement.node, placement.slot.rank
+                job.last[pod.rank] = pod.uid
+            case Remember(job_id, failures):
+                assert job_id == self.known
+                self.jobs[job_id].failed = dict(failures)
+                if how == "done":
+                    self.remembered = dict(failures)
             case Evict(uid):
                 pod = self.pods[uid]
                 owner = self.jobs.get(self.known)
@@ -169,8 +184,10 @@ class History(RuleBasedStateMachine):
                 assert not self.pods[uid].job_id, "who has a job is not set apart"
                 assert len(alive) > len(job.uids), "nor one who comes in the stead of another"
                 del self.pods[uid]
-            case EndJob(job_id, code, _):
+            case EndJob(job_id, code, why):
                 job = self.jobs[job_id]
+                failed = [said.exit_code for rank, said in job.failed.items() if job.last[rank] == said.uid]
+                assert not failed or why != "all pods have ended" or (code or 0) >= max(failed), "a failure is not forgotten"
                 assert not self.awaited or self.broken or job.state == "ending", "a job is kept while others are awaited"
                 running = [p for p in self.pods.values() if p.state == "bound" and p.job_id == job_id]
                 assert not running, "a job ends when none of its pods runs"
@@ -178,6 +195,9 @@ class History(RuleBasedStateMachine):
             case Release(uid):
                 pod = self.pods[uid]
                 assert pod.state != "bound", "a finalizer goes when the containers are gone"
+                goes_on = self.jobs.get(self.known) if self.live("pending", "running") else None
+                said = [outcome for outcome in self.outcomes.values() if outcome.uid == uid and outcome.exit_code]
+                assert not said or goes_on is None or pod.job_id != goes_on.job_id or said[0] in goes_on.failed.values()
                 pod.finalizer = False
                 if pod.deleting:
                     del self.pods[uid]
@@ -188,6 +208,7 @@ class History(RuleBasedStateMachine):
             found = [job for job in self.jobs.values() if job.state in ("pending", "running", "ending") and job.job_id != self.known]
             if found:
                 self.known = found[-1].job_id
+                self.recall()
             return
         if not uids:
             return
@@ -226,6 +247,7 @@ class History(RuleBasedStateMachine):
             for p in self.pods.values()
         ]
         self.outcomes = outcomes(self.outcomes, pods, job.job_id) if job else {}
+        self.remembered = self.remembered if job else {}
         own = [p for p in self.pods.values() if job and p.job_id == job.job_id]
         held = {p.uid: p.rank for p in own if p.state == "bound"}
         places = assign(job.slots, held, [p.uid for p in own if p.state == "waiting" and not p.deleting]) if job else []
@@ -240,6 +262,7 @@ class History(RuleBasedStateMachine):
             completed=self.completed,
             elastic=self.elastic,
             outcomes=self.outcomes,
+            remembered=self.remembered,
         )
 
     @invariant()
@@ -377,6 +400,19 @@ def test_a_job_without_pods_is_kept_while_others_are_awaited_and_its_pods_are_le
     assert plan(but(now, pods=[], awaited=False)) == [EndJob(7, None, "no pod is left that could run")]
     gone = {0: Outcome("a", 3)}
     assert plan(but(now, pods=[], awaited=False, outcomes=gone)) == [EndJob(7, 3, "all pods have ended")]
+
+
+def test_how_a_pod_failed_is_kept_with_the_job_before_it_is_let_go() -> None:
+    job, said = JobView(job_id=7, state="running", tasks=2), {0: Outcome("a", 3)}
+    failed, runs = PodView(uid="a", state="over", job_id=7, exit_code=3, rank=0), PodView(uid="b", state="bound", job_id=7, rank=1)
+    now = Snapshot(pods=[failed, runs], size=2, job=job, outcomes=said)
+    assert plan(now) == [Remember(7, said), Release("a")]
+    assert plan(but(now, remembered=said)) == [Release("a")]
+    assert plan(but(now, pods=[runs], remembered=said)) == []
+    another = PodView(uid="c", state="bound", job_id=7, rank=0)
+    assert plan(but(now, pods=[another, runs], outcomes={}, remembered=said)) == [Remember(7, {})], "who was replaced does not count"
+    well = msgspec.structs.replace(failed, exit_code=0)
+    assert plan(but(now, pods=[well, runs], outcomes={0: Outcome("a", 0)})) == [Release("a")], "what went well costs no call"
 
 
 def test_the_last_pod_in_each_slot_speaks_for_the_job() -> None:

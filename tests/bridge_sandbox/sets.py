@@ -109,7 +109,7 @@ def procids(pods: list[Pod]) -> list[int]:
 
 
 async def fail(team: Team, pod: Pod, code: int = 3) -> None:
-    """As its kubelet would say that its container ended so."""
+    """As its kubelet would say that its container ended so; with 0, well."""
     ended = {"name": "c", "image": "none", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": {"exitCode": code}}}
-    change = {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Failed", "containerStatuses": [ended]}}
+    change = {"metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]}}
     await team.kube.patch(PODS, pod.metadata.name, change, team.namespace, kind=PatchKind.MERGE, subresource="status")

@@ -220,3 +220,29 @@ async def test_a_gang_that_is_made_anew_while_the_bridge_is_down_keeps_its_alloc
     after = await until_anew(team, "again-", 2, {pod.metadata.uid for pod in before})
     assert job_id(after) == job_id(before)
     assert len(await jobs_of(team)) == 1
+
+
+async def test_how_a_pod_of_a_gang_failed_is_known_after_a_restart_though_the_pod_is_gone(own: tuple[SandboxBridge, Team]) -> None:
+    """Slurm keeps it with the job, which fails by it though all who are left end well."""
+    bridge, team = own
+    await team.create(
+        {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "ring"}, "spec": {"minMember": 2}}
+    )
+    labels = {"scheduling.x-k8s.io/pod-group": "ring"}
+    await team.create(*(team.pod(name, labels=labels) for name in ("a", "b")))
+    await team.until_running("a", "b")
+    job, _ = await team.until_labelled("a", "b")
+    await fail(team, await team.get("a"), 3)
+
+    async def let_go() -> bool:
+        return FINALIZER not in (await team.get("a")).metadata.finalizers
+
+    await team.until("it was let go", let_go)
+    await bridge.stop("run", signal.SIGKILL)
+    await team.kube.delete(PODS, "a", team.namespace, grace_seconds=0)
+    await team.until_gone("a")
+    await bridge.start("run")
+    await fail(team, await team.get("b"), 0)
+    ended = await team.until_job(job, JobState.FAILED)
+    assert ended.exit_code is not None
+    assert ended.exit_code.code == 3

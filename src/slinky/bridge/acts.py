@@ -5,13 +5,14 @@ Comes in: a pod or a job, and what is known of its workload. Goes out: the act, 
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from slinky.bridge.evictions import Evictions
 from slinky.bridge.executor import Executor
+from slinky.bridge.marker import Failure
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
-from slinky.bridge.plan import JobView, PodView, Snapshot
+from slinky.bridge.plan import JobView, Outcome, PodView, Snapshot
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.views import exit_codes, job_id_of
@@ -50,6 +51,12 @@ class Acts:
         """Whether its job is still known to be its own, as Slurm was not restarted since that was seen."""
         await self._poller.confirm()
         return known.verified == self._poller.epoch
+
+    async def remember(self, job_id: int, failures: Mapping[int, Outcome], known: Known) -> None:
+        """Nothing of the plan that follows is done where Slurm does not take it: it is tried again then."""
+        if await self.is_still_own(known):
+            await self._executor.remember(job_id, [Failure(rank, said.uid, said.exit_code) for rank, said in failures.items()])
+            known.remembered = dict(failures)
 
     async def release(self, pod: Pod, known: Known) -> None:
         if await self._executor.release(pod):

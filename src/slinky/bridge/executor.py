@@ -12,7 +12,7 @@ from slinky.bridge.disruption import delete_past_budgets, evict_within_budgets
 from slinky.bridge.hetjobs import Hetjobs
 from slinky.bridge.job_ends import JobEnds, Manner
 from slinky.bridge.keys import APART, FINALIZER, JOB_ID
-from slinky.bridge.marker import marker_for, read_comment
+from slinky.bridge.marker import Failure, marker_for, read_comment, with_failures
 from slinky.bridge.submission import Submission, submission_from, submission_of
 from slinky.bridge.translate import Site, components
 from slinky.bridge.whereabouts import Whereabouts, noted, put_on_all
@@ -262,6 +262,15 @@ class Executor:
             log.debug("pod %s has changed, or is another one now", pod.key)
             return False
         return True
+
+    async def remember(self, job_id: int, failures: Iterable[Failure]) -> None:
+        """With the job. Where Slurm refuses, pods are not held for it."""
+        self._check()
+        try:
+            job = await self._slurm.jobs.get(job_id)
+            await self._slurm.jobs.update(job_id, JobDescription(admin_comment=with_failures(job.admin_comment, failures)))
+        except RefusedError as error:
+            log.warning("job %d: how its pods failed is not written there, and would be forgotten at a restart: %s", job_id, error)
 
     async def end_job(self, job_id: int, exit_code: int | None, why: str, **manner: Unpack[Manner]) -> None:
         """With its exit code where it ran and libslurm is at hand; else as cancelled."""

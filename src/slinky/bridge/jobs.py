@@ -82,7 +82,9 @@ class Jobs:
         known.lost = known.given_up = False
         known.missing_since = 0.0
         known.verified = epoch
-        known.submission = known.submission or submission_from(parts, self._cluster)
+        if known.submission is None:
+            known.submission = submission_from(parts, self._cluster)
+            known.recall(known.submission)
         if len(parts) < len(parts[0].hetjob_ids):
             view = self._incomplete(key, known)
         else:

@@ -175,6 +175,7 @@ class Knowledge:
             completed=prospects.completed,
             elastic=prospects.elastic and known.submission is not None,
             outcomes=known.outcomes,
+            remembered=known.remembered,
             rejected=known.rejected,
         )
 

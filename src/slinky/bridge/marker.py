@@ -1,7 +1,7 @@
 """What the bridge writes into a job's `admin_comment`, by which it knows its own jobs again: after a restart, after a lost answer, among everyone else's.
 
 A marker (one word: the cluster's ID, the workload's UID and a hash of its pods' UIDs) for the bridge; `"pods": ["ns/name", …]` for people and for the
-tools of the original, cut where it grows too long; and where we told the job that it may go (`told`), so that what an administrator says about that can be told from it. All components of a hetjob have the marker of the whole, and each the ranks of its own pods. What must stay true: a job without our marker and our cluster is never touched; the same pods give the same marker.
+tools of the original, cut where it grows too long; where we told the job that it may go (`told`), so that what an administrator says about that can be told from it; and how pods that are gone have failed (`failed`), which nothing else remembers. All components of a hetjob have the marker of the whole, and each the ranks of its own pods. What must stay true: a job without our marker and our cluster is never touched; the same pods give the same marker.
 """
 
 import hashlib
@@ -11,12 +11,24 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Marking", "Told", "comment_for", "marker_for", "read_comment", "told_of", "with_told"]
+__all__ = [
+    "Failure",
+    "Marking",
+    "Told",
+    "comment_for",
+    "failures_of",
+    "marker_for",
+    "read_comment",
+    "told_of",
+    "with_failures",
+    "with_told",
+]
 
 VERSION = 1
 MOST_BYTES = 16 * 1024
 MOST_RANKS = 100_000
 MOST_TOLD = 8 * 1024
+MOST_FAILURES = 64  # the worst of them: a job ends with one exit code
 
 
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +50,14 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
     excluded: str = ""
 
 
+class Failure(msgspec.Struct, frozen=True, gc=False):
+    """Of the last pod in a slot, which is gone."""
+
+    rank: int
+    uid: str
+    exit_code: int
+
+
 class _Comment(msgspec.Struct):
     slinky: int = 0
     marker: str = ""
@@ -48,6 +68,7 @@ class _Comment(msgspec.Struct):
     where: str = ""
     pods: list[str] = []
     told: Told = Told()
+    failed: list[Failure] = []
 
 
 def marker_for(cluster: str, workload: str, uids: Iterable[str], attempt: int = 0) -> str:
@@ -114,8 +135,32 @@ def with_told(comment: str, told: Told) -> str:
     said.pop("told", None)
     if told != Told():
         said["told"] = msgspec.to_builtins(told)
+    return _written(said, comment)
+
+
+def with_failures(comment: str, failures: Iterable[Failure]) -> str:
+    """The same comment, saying these, and no others."""
+    try:
+        said = msgspec.json.decode(comment, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return comment
+    said.pop("failed", None)
+    worst = sorted(failures, key=lambda failure: (-failure.exit_code, failure.rank))[:MOST_FAILURES]
+    if worst:
+        said["failed"] = msgspec.to_builtins(worst)
+    return _written(said, comment)
+
+
+def failures_of(comment: str) -> tuple[Failure, ...]:
+    try:
+        return tuple(msgspec.json.decode(comment, type=_Comment).failed)
+    except msgspec.DecodeError:
+        return ()
+
+
+def _written(said: dict[str, Any], before: str) -> str:
     written = json.dumps(said, separators=(",", ":"))
-    return written if len(written) < MOST_BYTES + MOST_TOLD else comment
+    return written if len(written) < MOST_BYTES + MOST_TOLD else before
 
 
 def told_of(comment: str) -> Told:

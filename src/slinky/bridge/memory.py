@@ -106,6 +106,7 @@ class Known(msgspec.Struct, gc=False):
     vacant_since: float = 0.0  # its job has no pods (left), and others are awaited
     lineage: str = ""  # the UID of the object that its job's pods were made by
     outcomes: dict[int, Outcome] = {}  # of its job's pods, by rank
+    remembered: dict[int, Outcome] = {}  # of those, failures that Slurm keeps
     obstacle: str = ""
     obstacle_since: float = 0.0
     waits: str = ""  # for its volumes, before it is submitted or before it is bound
@@ -149,9 +150,15 @@ class Known(msgspec.Struct, gc=False):
         self.given_up, self.components = False, {}
         self.parked, self.parked_for, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", None, 0.0, 0.0, 0.0, ""
         self.parkings, self.ending_since, self.rejected, self.rest, self.waits = 0, 0.0, "", (), ""
-        self.vacant_since, self.lineage, self.outcomes, self.end, self.refusals = 0.0, "", {}, None, {}
+        self.vacant_since, self.lineage, self.outcomes, self.remembered, self.end, self.refusals = 0.0, "", {}, {}, None, {}
         self.vacated_at, self.shrunk_to, self.given_back = 0.0, 0, 0
         self.too_large, self.where, self.unplaceable, self.doubts, self.obstacle_since = False, None, "", 0, 0.0
+        self.recall(submission)
+
+    def recall(self, submission: Submission) -> None:
+        """How those of its pods have failed that were gone before anybody here knew of it."""
+        self.remembered = {failure.rank: Outcome(failure.uid, failure.exit_code) for failure in submission.failures}
+        self.outcomes = dict(self.remembered)
 
     def is_for(self, uids: Iterable[str]) -> None:
         """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""
@@ -164,7 +171,7 @@ class Known(msgspec.Struct, gc=False):
         self.over = self.lost = self.given_up = False
         self.missing_since = self.incomplete_since = self.started_at = self.ending_since = 0.0
         self.obstacle, self.rejected, self.unplaceable, self.obstacle_since, self.rest, self.waits = "", "", "", 0.0, (), ""
-        self.vacant_since, self.lineage, self.outcomes, self.end, self.refusals = 0.0, "", {}, None, {}
+        self.vacant_since, self.lineage, self.outcomes, self.remembered, self.end, self.refusals = 0.0, "", {}, {}, None, {}
         self.vacated_at, self.shrunk_to, self.given_back = 0.0, 0, 0
         for uid in self.unwritten:
             self.written.labels.pop(uid, None)

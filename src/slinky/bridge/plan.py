@@ -75,7 +75,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     submitted without those.
 
     `awaited`: whoever made the pods will make others in the stead of those that are gone, so that a job without pods is kept; `completed`: it says that all is done, and well. `elastic`: pods for which the job has no room may start by
-    themselves. `outcomes` are by rank how pods ended by themselves, also of those that are gone.
+    themselves. `outcomes` are by rank how pods ended by themselves, also of those that are gone; `remembered` what Slurm keeps of that.
     """
 
     pods: Sequence[PodView]
@@ -91,6 +91,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     completed: bool = False
     elastic: bool = False
     outcomes: Mapping[int, "Outcome"] = {}
+    remembered: Mapping[int, "Outcome"] = {}
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -117,6 +118,13 @@ class SetApart(msgspec.Struct, frozen=True):
     """Mark a pod for which its gang's job has no room and will have none: it becomes a workload of its own."""
 
     uid: str
+
+
+class Remember(msgspec.Struct, frozen=True):
+    """Have Slurm keep, with the job, how pods that are let go have failed, by rank: whoever comes after us finds it nowhere else."""
+
+    job_id: int
+    failures: Mapping[int, Outcome]
 
 
 class Bind(msgspec.Struct, frozen=True):
@@ -148,7 +156,7 @@ class Release(msgspec.Struct, frozen=True):
 
 SLURMS_OWN = frozenset({"SlurmPreempted", "SlurmTimeout", "SlurmNodeFail"})  # ends that nobody asked for
 
-Action = Submit | Label | SetApart | Bind | Evict | EndJob | Release
+Action = Submit | Label | SetApart | Remember | Bind | Evict | EndJob | Release
 
 
 def plan(now: Snapshot) -> list[Action]:
@@ -163,15 +171,15 @@ def plan(now: Snapshot) -> list[Action]:
     if job.state in ("ending", "over"):
         return _ending(now, job)
     if not _left(now):
-        return _releases(now, job_over=True) if now.awaited else [*_releases(now, job_over=False), _end(now, job)]
+        return _let_go(now, job, job_over=True) if now.awaited else [*_releases(now, job_over=False), _end(now, job)]
     if now.broken and not any(pod.state == "bound" for pod in now.pods):
         return [*_back_to_the_start(now, job), EndJob(job.job_id, None, "members of the gang are missing")]
     if now.rejected and not any(pod.state == "bound" for pod in now.pods):
         return [*_back_to_the_start(now, job), EndJob(job.job_id, None, now.rejected)]
     apart = _apart(now, job)
     if labels := _labels(now, job, {action.uid for action in apart}):
-        return [*_releases(now, job_over=False), *apart, *labels]
-    return [*_releases(now, job_over=False), *apart, *_bindings(now, job)]
+        return [*_let_go(now, job), *apart, *labels]
+    return [*_let_go(now, job), *apart, *_bindings(now, job)]
 
 
 def _ending(now: Snapshot, job: JobView) -> list[Action]:
@@ -183,7 +191,7 @@ def _ending(now: Snapshot, job: JobView) -> list[Action]:
         end = _end(now, job)
         return [*_releases(now, job_over=False), end if end.exit_code is not None else EndJob(job.job_id, None, job.why)]
     evictions = [Evict(pod.uid, job.reason, job.why, job.until) for pod in left if not pod.deleting]
-    return [*_releases(now, job_over=job.state == "over"), *evictions]
+    return [*(_releases(now, job_over=True) if job.state == "over" else _let_go(now, job)), *evictions]
 
 
 def _may_start(pod: PodView) -> bool:
@@ -263,7 +271,15 @@ def outcomes(before: Mapping[int, Outcome], pods: Sequence[PodView], job_id: int
     return found
 
 
-def _releases(now: Snapshot, *, job_over: bool) -> list[Action]:
+def _let_go(now: Snapshot, job: JobView, *, job_over: bool = False) -> list[Action]:
+    """Pods of a job that goes on. What those that failed said is remembered before they can go."""
+    releases = _releases(now, job_over=job_over)
+    kept = {pod.uid for pod in now.pods if pod.finalizer} - {release.uid for release in releases}
+    failures = {rank: said for rank, said in now.outcomes.items() if rank >= 0 and said.exit_code and said.uid not in kept}
+    return [Remember(job.job_id, failures), *releases] if failures != now.remembered else list(releases)
+
+
+def _releases(now: Snapshot, *, job_over: bool) -> list[Release]:
     """Containers gone: the finalizer goes. The last pods of a job keep it until the job has ended, so that a job can always be found by its pods."""
     done = [pod for pod in now.pods if pod.finalizer and (pod.state == "over" or (pod.state == "waiting" and pod.deleting))]
     if not job_over and not _left(now):

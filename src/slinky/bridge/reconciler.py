@@ -24,7 +24,7 @@ from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.placement import Placement
-from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, SetApart, Snapshot, Submit, plan
+from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, Remember, SetApart, Snapshot, Submit, plan
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.settings import GangSettings
 from slinky.bridge.submitting import Submitter, all_of
@@ -213,6 +213,8 @@ class Reconciler:
                     acts = []
                     await self._acts.end(key, job_id, exit_code, why, now, known)
                     self.queue.add(key)
+                case Remember(job_id, failures):
+                    await self._acts.remember(job_id, failures, known)
                 case Label(uid, job_id):
                     acts.append(self._submitter.label([pods[uid]], job_id, known))
                     given_back = given_back or not job_id

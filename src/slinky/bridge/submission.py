@@ -11,7 +11,7 @@ import msgspec
 
 from slinky.bridge.admission import TASK_ENVIRONMENT
 from slinky.bridge.keys import DEVICES, SLURM_NODE, TASK
-from slinky.bridge.marker import read_comment
+from slinky.bridge.marker import Failure, failures_of, read_comment
 from slinky.bridge.placement import Slot
 from slinky.bridge.task import PerTask, per_task
 from slinky.slurm import Job, JobDescription, compress, expand
@@ -29,7 +29,7 @@ class Component(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Submission(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """`tasks` are those of the whole job. `components` are a hetjob's, the leader's first; any other job has none, and its tasks are all as `task`."""
+    """`tasks` are those of the whole job. `components` are a hetjob's, the leader's first; any other job has none, and its tasks are all as `task`. `failures` are those of pods that were gone when it was read from Slurm."""
 
     job_id: int
     name: str = ""
@@ -39,6 +39,7 @@ class Submission(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tasks: int = 1
     task: PerTask = PerTask()
     components: tuple[Component, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
     @property
     def job_ids(self) -> tuple[int, ...]:
@@ -58,6 +59,7 @@ def submission_of(job_id: int, job: JobDescription | Job) -> Submission:
         qos=job.qos or "",
         tasks=job.tasks if isinstance(job.tasks, int) and job.tasks else 1,
         task=per_task(job),
+        failures=failures_of(job.admin_comment) if isinstance(job, Job) else (),
     )
 
 
