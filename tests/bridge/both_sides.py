@@ -17,6 +17,7 @@ from slinky.bridge.directions import Directions
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.keys import APART, FINALIZER, JOB_ID
 from slinky.bridge.ledger import Ledger
+from slinky.bridge.marker import Failure, with_failures
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.policy import Grant, Policy
@@ -212,6 +213,11 @@ class World:
         self.labels_written += 1
         if self.pods.by_key(pod.key):
             self.change(pod.metadata.name, labels={JOB_ID: str(job_id)} if job_id else {})
+
+    async def remember(self, job_id: int, failures: Iterable[Failure]) -> None:
+        self.check()
+        job = self.held[job_id]
+        self.held[job_id] = msgspec.structs.replace(job, admin_comment=with_failures(job.admin_comment, failures))
 
     async def set_apart(self, pod: Pod) -> None:
         self.acts.append(f"apart {pod.metadata.name}")
