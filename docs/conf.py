@@ -5,6 +5,7 @@ anchor that leads nowhere (the build is strict: each warning is an error).
 """
 
 import re
+from pathlib import Path
 
 from sphinx.application import Sphinx
 
@@ -20,7 +21,9 @@ html_show_sourcelink = False
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
+DOCS = Path(__file__).parent.resolve()
 PAGE = re.compile(r"\]\((?!https?:|\.\./)([\w./-]+)\.md\)")
+ABOVE = re.compile(r"\]\((\.\./[\w./-]+\.md)(?:#[\w-]*)?\)")
 
 
 def with_contents(_: Sphinx, page: str, source: list[str]) -> None:
@@ -40,5 +43,16 @@ def with_contents(_: Sphinx, page: str, source: list[str]) -> None:
     source[0] = "## ".join(chapters)
 
 
+def with_files(_: Sphinx, page: str, source: list[str]) -> None:
+    """Links to the project's Markdown outside of docs/ as links to files: the site has no page of theirs."""
+
+    def linked(found: re.Match[str]) -> str:
+        inside = ((DOCS / page).parent / found[1]).resolve().is_relative_to(DOCS)
+        return found[0] if inside else f"](path:{found[1]})"
+
+    source[0] = ABOVE.sub(linked, source[0])
+
+
 def setup(app: Sphinx) -> None:
     app.connect("source-read", with_contents)
+    app.connect("source-read", with_files)
