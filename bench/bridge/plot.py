@@ -6,7 +6,7 @@ from html import escape
 
 __all__ = ["picture"]
 
-WIDTH, LEFT, BAR = 860, 330, 22
+WIDTH, LEFT, BAR = 930, 400, 22
 COLOURS = {True: "#2a7f62", False: "#b5462f", None: "#8a93a3"}
 EDGES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
