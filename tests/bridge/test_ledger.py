@@ -31,7 +31,7 @@ class World:
         self.foreign: Cache[Pod] = Cache()
         self.nodes: Cache[Node] = Cache()
         self.nodes.put(a_node("n"))
-        self.ledger = Ledger([self.own, self.foreign], self.nodes)
+        self.ledger = Ledger([self.own], self.nodes, foreign=[self.foreign])
         self.freed: list[str] = []
         self.ledger.freed = self.freed.append
 
@@ -82,6 +82,17 @@ async def test_what_is_in_the_way_is_named(world: World) -> None:
     assert world.ledger.obstacle("n", [a_pod("a", 2)]) == "node n has 1 of 2 cpu free: ns/d2, ns/d1, ns/d0 there"
     assert world.ledger.obstacle("n", [a_pod("a", 1)]) == "node n has 0 of 1 pods free: ns/d2, ns/d1, ns/d0 there"
     assert world.ledger.obstacle("m", [a_pod("a", 1)]) == "Kubernetes has no node m"
+
+
+async def test_who_of_ours_is_left_on_a_node_is_told_and_whether_it_is_about_to_go(world: World) -> None:
+    world.foreign.put(a_pod("daemon", 1, "n", "Running"))
+    world.own.put(a_pod("a", 1, "n", "Running"))
+    world.own.put(a_pod("b", 1, "n", "Running", deleting=True))
+    assert world.ledger.others_on("n", {"nobody"}) == (["ns/b"], ["ns/a"])
+    assert world.ledger.others_on("n", {a_pod("b", 1).metadata.uid}) == ([], ["ns/a"])
+    world.own.put(a_pod("b", 1, "n", "Failed", deleting=True))
+    assert world.ledger.others_on("n", {"nobody"}) == ([], ["ns/a"])
+    assert world.ledger.others_on("elsewhere", set()) == ([], [])
 
 
 async def test_a_resource_that_the_node_does_not_have_is_in_the_way(world: World) -> None:

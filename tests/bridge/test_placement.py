@@ -73,6 +73,16 @@ def with_cores(name: str, count: int) -> NodeAllocation:
     return NodeAllocation(node=name, memory=1000, cpus_bitmap=f"0x{(1 << count) - 1:X}" if count else "")
 
 
+def test_a_job_that_has_all_cores_of_a_node_is_alone_there() -> None:
+    given = [
+        NodeAllocation(node=name, memory=1000, cpus_bitmap=f"0x{bits:X}", sockets_per_node=2, cores_per_socket=2)
+        for name, bits in (("a", 0b1111), ("b", 0b0111))
+    ]
+    slots = slots_of(2, PerTask(cpus=1), Allocation(job_id=7, nodes=given))
+    assert [(slot.node, slot.alone) for slot in slots] == [("a", True), ("b", False)]
+    assert not NodeAllocation(node="c").is_whole
+
+
 @pytest.mark.parametrize(
     ("cores", "cpus", "pods"),
     [

@@ -48,16 +48,16 @@ class Case:
         self.team, self.name, self.node, self.partition = team, name, NODES_OF[name][0], partition_of(name)
         self.first, self.second = f"first-{self.partition}", f"second-{self.partition}"
 
-    def pod(self, name: str, grace: int = GRACE, **said: str) -> dict[str, Any]:
-        """One that takes the whole node."""
+    def pod(self, name: str, grace: int = GRACE, cpus: int = 64, **said: str) -> dict[str, Any]:
+        """One that takes the whole node, by its size unless another is given."""
         stops = {"sandbox.slinky.slurm.net/stop-after": f"{grace}s"}
-        body = self.team.pod(name, cpus=64, said={"partition": self.partition, **said}, annotations=stops, finalizers=[KEEP])
+        body = self.team.pod(name, cpus=cpus, said={"partition": self.partition, **said}, annotations=stops, finalizers=[KEEP])
         body["spec"]["terminationGracePeriodSeconds"] = grace
         return body
 
-    async def begin(self, grace: int = GRACE, **said: str) -> int:
+    async def begin(self, grace: int = GRACE, cpus: int = 64, **said: str) -> int:
         """The first pod runs; its job's id."""
-        await self.team.create(self.pod(self.first, grace, **said))
+        await self.team.create(self.pod(self.first, grace, cpus, **said))
         await self.team.until_running(self.first)
         return (await self.team.job_of(self.first)).job_id
 
@@ -82,8 +82,9 @@ async def preemption_with_a_grace_time(case: Case) -> Ended:
 
 
 async def scancel(case: Case) -> Ended:
-    job_id = await case.begin()
-    await case.team.create(case.pod(case.second, 0))
+    """Kubernetes would have room for both: the next pod wants the node for itself, and it is Slurm that says so."""
+    job_id = await case.begin(cpus=1)
+    await case.team.create(case.pod(case.second, 0, cpus=1, exclusive="true"))
     await case.team.head("scancel", str(job_id))
     return await case.end(job_id)
 

@@ -255,6 +255,25 @@ async def with_claims(site: Site) -> None:
     assert await claims() == {"scratch-cl-0", "scratch-cl-1"}, "what is retained stays"
 
 
+async def with_nobody_to_ask(site: Site) -> None:
+    """A cluster without a RestApi: its workers come, and none goes before one is there that can be asked about jobs."""
+    head = {"host": site.sandbox.record.addresses.head, "port": 6817}
+    keys = {f"{short}KeyRef": {"name": "keys", "key": f"{short}.key"} for short in ("slurm", "jwt")}
+    await site.create("Controller", "mute", external=True, externalConfig=head, **keys)
+    await site.create("NodeSet", "mu", controllerRef={"name": "mute"}, slurmd={"image": "sandbox/slurmd:1"}, replicas=1)
+    await site.until_pods("mu", "mu-0")
+    await site.until_states("mu-0", "IDLE")
+    await site.change("mu", replicas=0)
+
+    async def told() -> bool:
+        return "NoRestApi" in " ".join([(await site.condition("mu", kind))[1] for kind in ("Progressing", "Degraded")])
+
+    await site.until("the NodeSet said that nobody can be asked", told)
+    assert set(await site.pods("mu")) == {"mu-0"}
+    await site.create("RestApi", "mute", controllerRef={"name": "mute"}, replicas=0)
+    await site.until_pods("mu")
+
+
 async def test_workers_come_go_and_follow_and_no_job_is_lost(sandbox: Sandbox, namespace: str, tmp_path: Path) -> None:
     async with a_site(sandbox, namespace, tmp_path) as site:
         await asyncio.gather(
@@ -264,6 +283,7 @@ async def test_workers_come_go_and_follow_and_no_job_is_lost(sandbox: Sandbox, n
             following_nodes(site),
             given_a_deadline(site),
             with_claims(site),
+            with_nobody_to_ask(site),
         )
 
 

@@ -1,7 +1,7 @@
 """A job that has started: its pods into its slots, and onto their nodes.
 
 Comes in: the job, its pods, what Slurm allocated, what Kubernetes counts on the nodes. Goes out: Bindings, all of a workload's at once, after the volumes that they need. What must stay true: nothing is bound to a node that has no room for it in
-Kubernetes' own count, or where its volumes cannot be had; who waits for a node is looked at again when something there goes away.
+Kubernetes' own count, or that Slurm gave it alone while another's containers are not gone, or where its volumes cannot be had; who waits for a node is looked at again when something there goes away.
 """
 
 import asyncio
@@ -155,7 +155,8 @@ class Binder:
             by_node.setdefault(placement.node, []).append(placement)
         for node, placed in by_node.items():
             here, devices = [pods[placement.uid] for placement in placed], [placement.slot.devices for placement in placed]
-            if obstacle := self._ledger.obstacle(node, here, devices):
+            alone = any(placement.slot.alone for placement in placed)
+            if obstacle := self._ledger.obstacle(node, here, devices) or (self._company(node, pods, known) if alone else ""):
                 wait_no_more(known)
                 self._hold(key, node, obstacle, known, here)
                 return {in_slurm[node]: obstacle} if self._held_for_long(node, here, devices, known) else {}
@@ -187,6 +188,13 @@ class Binder:
             raise OldNewsError("not bound yet: how its job stands was last heard too long ago", request=f"job {known.job_id}")
         if not self._runs(known):
             raise OldNewsError("not bound: its job has ended, or is about to, since it was decided", request=f"job {known.job_id}")
+
+    def _company(self, node: str, own: Mapping[str, Pod], known: Known) -> str:
+        """Empty where nobody of ours is left on a node that the job has to itself. Who is being deleted is waited for; who is not, for a while: it may be about to, or Slurm lets jobs share cores."""
+        going, staying = self._ledger.others_on(node, own)
+        long = known.obstacle_since and asyncio.get_running_loop().time() - known.obstacle_since >= HELD_SECONDS
+        named = going or ([] if long else staying)
+        return f"node {node} is its job's alone, and the containers of pod {named[0]} are not gone" if named else ""
 
     def _judged(self, placements: Sequence[Placement], pods: Mapping[str, Pod]) -> dict[str, str]:
         """All together: each may have to do with the others."""

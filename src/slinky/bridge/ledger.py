@@ -5,7 +5,7 @@ something that Slurm does not count. What must stay true: a pod counts from the 
 larger of both sizes; and a device is its pod's as long as the pod counts. Slurm's word alone is not enough: it knows nothing of DaemonSets, and gives a node away before the containers of the last pod are gone.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
@@ -103,6 +103,12 @@ class Ledger:
     def ours_on(self, node: str) -> list[str]:
         """Pods of the bridge's on a node, until their containers are gone."""
         return [str(self._names[uid]) for uid in self._on.get(node, ()) if uid not in self._foreigners]
+
+    def others_on(self, node: str, own: Container[str]) -> tuple[list[str], list[str]]:
+        """Pods of the bridge's there that are not among `own` (UIDs): those that are being deleted, and the rest."""
+        found = [uid for uid in self._on.get(node, ()) if uid not in self._foreigners and uid not in own]
+        going = sorted(str(self._names[uid]) for uid in found if uid in self._dying)
+        return going, sorted(str(self._names[uid]) for uid in found if uid not in self._dying)
 
     def assume(self, pod: Pod, node: str, devices: Indices = NONE) -> None:
         """We are binding it: it counts from now on. Where an earlier Binding came to nothing, no longer there, nor with the devices that it was to have then."""

@@ -17,13 +17,14 @@ __all__ = ["Placement", "PlacementError", "Slot", "assign", "hetjob_slots", "slo
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """A task's place in the job: its number in the job, its number on its node (by Slurm's name), and Slurm's indices of its devices by GRES name. `component` is the number of its component in a hetjob."""
+    """A task's place in the job: its number in the job, its number on its node (by Slurm's name), and Slurm's indices of its devices by GRES name. `component` is the number of its component in a hetjob. `alone`: the job has the node to itself."""
 
     node: str
     rank: int
     local_rank: int
     devices: dict[str, tuple[int, ...]] = {}
     component: int = 0
+    alone: bool = False
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +58,7 @@ def slots_of(tasks: int, task: PerTask, allocation: Allocation) -> list[Slot]:
             for kind, each in task.kinds.items():
                 name = kind.partition(":")[0]
                 own[name] = own.get(name, ()) + devices[kind][local * each : (local + 1) * each]
-            found.append(Slot(node=node.node, rank=len(found), local_rank=local, devices=own))
+            found.append(Slot(node=node.node, rank=len(found), local_rank=local, devices=own, alone=node.is_whole))
     return found
 
 

@@ -209,6 +209,11 @@ class NodeAllocation(msgspec.Struct, frozen=True, gc=False, rename={"cpus_bitmap
         bits = int(self.cpus_bitmap or "0", 16)
         return [index for index in range(bits.bit_length()) if bits >> index & 1]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the job has all cores of the node: nobody else can have any."""
+        return 0 < self.sockets_per_node * self.cores_per_socket == int(self.cpus_bitmap or "0", 16).bit_count()
+
 
 class Allocation(msgspec.Struct, frozen=True):
     """What a running job has, node by node, in Slurm's order."""
