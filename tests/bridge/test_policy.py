@@ -99,6 +99,12 @@ def test_a_rule_allows_what_it_says_and_refuses_the_rest_with_its_reason(
         assert problem.startswith(f"annotation {P}{why}")
 
 
+def test_a_grace_period_is_bounded_by_an_hour_unless_the_site_says_otherwise() -> None:
+    assert grant({}).too_long(3600) == grant({}).too_long(None) == grant({"maxGraceSeconds": 0}).too_long(10**6) == []
+    assert grant({}).too_long(3601) == ["spec.terminationGracePeriodSeconds is 3601, and namespace lab may have 3600 at most"]
+    assert grant(None, {"maxGraceSeconds": 60, "namespaces": ["lab"]}).too_long(61)
+
+
 @pytest.mark.parametrize(
     "annotations",
     [

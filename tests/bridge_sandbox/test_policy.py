@@ -26,7 +26,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Case:
-    """A rule, what it allows, what it refuses, and the beginning of the reason. `shown` is what `scontrol show job` says of the allowed one."""
+    """A rule, what it allows, what it refuses, and the beginning of the reason. `shown` is what `scontrol show job` says of the allowed one. `wrong` is of the refused pod's spec, where no annotation is what is refused."""
 
     rule: dict[str, Any]
     allowed: dict[str, str]
@@ -35,6 +35,11 @@ class Case:
     shown: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     spec: dict[str, Any] = field(default_factory=dict)
+    wrong: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        return f"{self.why}, and " if self.wrong else f"annotation {SETTINGS}{self.why}, and "
 
 
 CASES = {
@@ -63,6 +68,14 @@ CASES = {
     "dependency": Case({"dependency": False}, {}, {"dependency": "singleton"}, "dependency is 'singleton'"),
     "maxTimeLimit": Case({"maxTimeLimit": 60}, {}, {"timelimit": "61"}, "timelimit is '61 minutes'", "TimeLimit=01:00:00"),
     "timeLimit": Case({"timeLimit": 45, "maxTimeLimit": 60}, {}, {"timelimit": "2-0"}, "timelimit is '2880 minutes'", "TimeLimit=00:45:00"),
+    "maxGraceSeconds": Case(
+        {"maxGraceSeconds": 90},
+        {},
+        {},
+        "spec.terminationGracePeriodSeconds is 91",
+        spec={"terminationGracePeriodSeconds": 90},
+        wrong={"terminationGracePeriodSeconds": 91},
+    ),
     "fromLabels": Case(
         {"fromLabels": ["account"]},
         {},
@@ -201,14 +214,13 @@ async def test_a_rule_allows_and_refuses_at_admission(site: Site, name: str) -> 
     case = CASES[name]
     team = await site.team(name, **case.labels)
     assert not await refusal(team, site.pod("right", case.allowed, **case.spec))
-    why = f"annotation {SETTINGS}{case.why}, and "
-    assert why in await refusal(team, site.pod("wrong", case.refused, **case.spec))
+    assert case.reason in await refusal(team, site.pod("wrong", case.refused, **case.spec | case.wrong))
     annotations = {SETTINGS + key: value for key, value in case.refused.items()}
-    template = {"spec": site.pod("x", {})["spec"]}
+    template = {"spec": site.pod("x", {}, **case.wrong)["spec"]}
     for root, place in ((annotations, ""), ({}, "spec.template: ")):
         spec = {"template": template if root else template | {"metadata": {"annotations": annotations}}}
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "wrong", "annotations": root}, "spec": spec}
-        assert place + why in await refusal(team, job, "/apis/batch/v1/namespaces/{}/jobs")
+        assert place + case.reason in await refusal(team, job, "/apis/batch/v1/namespaces/{}/jobs")
 
 
 async def test_each_rule_allows_and_refuses_before_the_submit_where_there_is_no_webhook(open_site: Site) -> None:
@@ -216,7 +228,9 @@ async def test_each_rule_allows_and_refuses_before_the_submit_where_there_is_no_
     teams = {name: await open_site.team(name, **case.labels) for name, case in CASES.items()}
     async with reservation(teams["reservations"]):
         for name, case in CASES.items():
-            await teams[name].create(open_site.pod("right", case.allowed, **case.spec), open_site.pod("wrong", case.refused, **case.spec))
+            await teams[name].create(
+                open_site.pod("right", case.allowed, **case.spec), open_site.pod("wrong", case.refused, **case.spec | case.wrong)
+            )
         found = dict(zip(CASES, await asyncio.gather(*(shown(team, "right") for team in teams.values())), strict=True))
         assert not {name: (case.shown, found[name]) for name, case in CASES.items() if case.shown not in found[name]}
 
@@ -225,7 +239,7 @@ async def test_each_rule_allows_and_refuses_before_the_submit_where_there_is_no_
 
         await teams["nothing"].until("what is not granted was parked", all_parked, 120)
         for name, case in CASES.items():
-            assert (await parked(teams[name], "wrong")).startswith(f"annotation {SETTINGS}{case.why}, and ")
+            assert (await parked(teams[name], "wrong")).startswith(case.reason)
             assert JOB_ID not in (await teams[name].get("wrong")).metadata.labels
 
 

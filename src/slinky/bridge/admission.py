@@ -96,6 +96,7 @@ def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_b
         *([] if by_bridge else _owned_keys(pod)),
         *_not_yet(pod),
         *_problems(annotations, grant, *_own_word(pod)),
+        *grant.too_long(_grace(pod)),
         *_too_few(pod, annotations, grant),
     ]
     if problems:
@@ -188,6 +189,11 @@ def _own_word(pod: Mapping[str, Any]) -> tuple[str, int | None]:
     return _word(pod.get("spec") or {})
 
 
+def _grace(pod: Mapping[str, Any]) -> int | None:
+    found = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return found if isinstance(found, int) else None
+
+
 def _word(spec: Mapping[str, Any]) -> tuple[str, int | None]:
     seconds = spec.get("activeDeadlineSeconds")
     return spec.get("priorityClassName") or "", -(-seconds // 60) if isinstance(seconds, int) else None
@@ -207,6 +213,7 @@ def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant) ->
             *_owned_keys(template),
             *_not_yet(template),
             *_problems(said, grant, name, deadline or limit),
+            *grant.too_long(_grace(template)),
             *_too_few(template, said, grant),
         ]
         found += [f"{place}: {problem}" for problem in news if problem not in own]

@@ -13,7 +13,7 @@ import msgspec
 from slinky.bridge.annotations import JobSettings, suffix_of
 from slinky.bridge.gres_needs import too_few
 from slinky.bridge.keys import POLICY, SETTINGS
-from slinky.bridge.policy_settings import NAMED, PolicyGrant, PolicyRule, PriorityClass
+from slinky.bridge.policy_settings import MOST_GRACE_SECONDS, NAMED, PolicyGrant, PolicyRule, PriorityClass
 from slinky.bridge.settings import Settings, matches
 from slinky.bridge.workload import Workload
 
@@ -47,6 +47,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     dependency: bool = True
     time_limit: int = 0
     max_time_limit: int = 0
+    max_grace: int = 0
     window: int = 0
     signals: bool = True
     classes: Mapping[str, PriorityClass] = {}
@@ -72,9 +73,17 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         """The workload as it is to be submitted. Its class is that of its first pod. Raises PolicyError."""
         priority_class = workload.pods[0].spec.priority_class_name if workload.pods else ""
         said = workload.settings
-        if problems := [*self.refusals(said, priority_class, workload.time_limit), *too_few(said.gres, workload.everyone, self.gres)]:
+        longest = max((pod.spec.termination_grace_period_seconds or 0 for pod in workload.everyone), default=0)
+        problems = [*self.refusals(said, priority_class, workload.time_limit), *self.too_long(longest)]
+        if problems := [*problems, *too_few(said.gres, workload.everyone, self.gres)]:
             raise PolicyError(problems)
         return msgspec.structs.replace(workload, settings=self.settle(said, priority_class, workload.time_limit))
+
+    def too_long(self, grace: int | None) -> list[str]:
+        """A grace period: what the pod has then, Slurm may have given to others."""
+        if not self.max_grace or (grace or 0) <= self.max_grace:
+            return []
+        return [f"spec.terminationGracePeriodSeconds is {grace}, and namespace {self.namespace} may have {self.max_grace} at most"]
 
     def _names(self, said: JobSettings) -> Iterator[str]:
         for key, field in FIELDS.items():
@@ -183,6 +192,7 @@ class Policy:
             dependency=said.dependency is not False,
             time_limit=said.time_limit or 0,
             max_time_limit=said.max_time_limit or 0,
+            max_grace=MOST_GRACE_SECONDS if said.max_grace_seconds is None else said.max_grace_seconds,
             window=said.window or self._window,
             signals=self._signals,
             classes=self._classes,

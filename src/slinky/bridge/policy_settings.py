@@ -9,7 +9,7 @@ from typing import Annotated
 from slinky.kube.objects import LabelSelector
 from slinky.settings import Help, Section
 
-__all__ = ["NAMED", "UNLIMITED", "PolicyGrant", "PolicyRule", "PolicySettings", "PriorityClass", "mistakes"]
+__all__ = ["MOST_GRACE_SECONDS", "NAMED", "UNLIMITED", "PolicyGrant", "PolicyRule", "PolicySettings", "PriorityClass", "mistakes"]
 
 # What has a default, a list of what may be named, and a label: key → key of the list.
 NAMED = {
@@ -21,6 +21,9 @@ NAMED = {
     "reservation": "reservations",
     "wckey": "wckeys",
 }
+
+
+MOST_GRACE_SECONDS = 3600
 
 
 class PolicyGrant(Section, frozen=True):
@@ -52,6 +55,12 @@ class PolicyGrant(Section, frozen=True):
     exclusive: Annotated[bool | None, Help("Whether nodes may be asked for that are not shared with everybody. Unless said: yes.")] = None
     dependency: Annotated[bool | None, Help("Whether dependencies on jobs may be named. Unless said: yes.")] = None
     max_time_limit: Annotated[int | None, Help("Most minutes that may be asked for. Unless said, or with 0: what Slurm allows.")] = None
+    max_grace_seconds: Annotated[
+        int | None,
+        Help(
+            f"Longest grace period that a pod may have: for that long it keeps what Slurm has taken from its job. Unless said: {MOST_GRACE_SECONDS}. With 0: any."
+        ),
+    ] = None
     window: Annotated[int | None, Help("Pending jobs that the namespace may have in Slurm, instead of `windows.namespace`.")] = None
     from_labels: Annotated[
         tuple[str, ...] | None,
@@ -77,7 +86,7 @@ class PolicySettings(Section, frozen=True):
 
 # Where nobody has decided anything, as before a configuration is written: all may be said.
 UNLIMITED = PolicySettings(
-    default=PolicyGrant(**dict.fromkeys(NAMED.values(), ("*",)), max_priority=2**32, min_nice=-(2**31))  # type: ignore[arg-type]
+    default=PolicyGrant(**dict.fromkeys(NAMED.values(), ("*",)), max_priority=2**32, min_nice=-(2**31), max_grace_seconds=0)  # type: ignore[arg-type]
 )
 
 
