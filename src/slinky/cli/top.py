@@ -3,10 +3,12 @@
 import asyncio
 import sys
 import time
+from contextlib import suppress
 
 import click
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from slinky.cli.looking import Looking, looking_options
 from slinky.explain.facts import Facts
@@ -17,6 +19,7 @@ from slinky.explain.top import view
 __all__ = ["top"]
 
 WIDTH, HEIGHT = 160, 60  # where there is no terminal
+ASKING = "asking Slurm and Kubernetes …"
 
 
 @click.command()
@@ -43,11 +46,8 @@ def top(site: Looking, output: str, every: float, once: bool) -> None:
     if once or not sys.stdout.isatty():
         Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False).print(view(look(), HEIGHT))
         return
-    console = Console()
-    with Live(view(look(), console.height), console=console, screen=True, auto_refresh=False) as live:
-        try:
-            while True:
-                time.sleep(every)
-                live.update(view(look(), console.height), refresh=True)
-        except KeyboardInterrupt:
-            return
+    console = Console(highlight=False)
+    with suppress(KeyboardInterrupt), Live(Text(ASKING), console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(view(look(), console.height), refresh=True)
+            time.sleep(every)

@@ -22,12 +22,13 @@ __all__ = ["view"]
 
 COLOURS = {"RUNNING": "green", "PENDING": "yellow", "SUSPENDED": "magenta", "COMPLETING": "cyan"}
 LEAST_ROWS = 3
+FRAMES = 6  # lines: of two tables, the heads, and the frames around them
 
 
 def view(facts: Facts, height: int = 40) -> RenderableType:
     parts = list(_parts(facts))
     groups = _groups(facts.slurm.nodes)
-    rows = max(LEAST_ROWS, (height - len(parts) - len(groups) - 11))
+    rows = max(LEAST_ROWS, height - len(parts) - len(groups) - FRAMES)
     return Group(*parts, _nodes(groups), _queue(facts, rows))
 
 

@@ -1,0 +1,50 @@
+"""`slinky top` on a terminal, where neither side answers: it says so at once, looks again, and Ctrl-C leaves the terminal as it was."""
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+SHOWN, LEFT = "\x1b[?1049h", "\x1b[?1049l"  # the alternate screen
+
+
+def read_until(terminal: int, words: str, said: str = "", seconds: float = 60) -> str:
+    deadline = time.monotonic() + seconds
+    while words not in said:
+        assert time.monotonic() < deadline, said
+        try:
+            said += os.read(terminal, 65536).decode(errors="replace")
+        except OSError:  # the other end is closed
+            break
+    return said
+
+
+def test_it_draws_looks_again_and_leaves(tmp_path: Path) -> None:
+    terminal, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    environment = os.environ | {"KUBECONFIG": str(tmp_path / "none"), "SLINKY_SLURM_URL": "http://127.0.0.1:9", "TERM": "xterm"}
+    environment.pop("SLINKY_BRIDGE_CONFIG", None)
+    command = [sys.executable, "-m", "slinky", "top", "--every", "1"]
+    process = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside, env=environment)
+    os.close(inside)
+    try:
+        first = read_until(terminal, "queue (0 jobs)")
+        assert "asking Slurm and Kubernetes" in first
+        assert SHOWN in first
+        assert "slurm-token-unreadable" in first or "slurm-unreachable" in first
+        read_until(terminal, "queue (0 jobs)")  # the next look
+        process.send_signal(signal.SIGINT)
+        last = read_until(terminal, LEFT)
+        assert process.wait(60) == 0
+        assert "Traceback" not in last
+        assert LEFT in last
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
