@@ -204,6 +204,19 @@ def test_the_rights_asked_about_are_those_of_the_example() -> None:
     assert {(right.group, right.resource, right.verb) for right in rights_of(SETTINGS)} == given
 
 
+def test_the_lease_is_asked_about_by_its_name_and_need_not_be_made_where_it_is_there() -> None:
+    """As the chart gives the rights: on that one object, which it makes itself."""
+    asked = {right.verb: right.name for right in rights_of(SETTINGS) if right.resource == "leases"}
+    assert asked == {"create": "", **dict.fromkeys(("get", "update", "patch"), SETTINGS.leader.name)}
+    _, body = review_of(next(right for right in rights_of(SETTINGS) if right.name), "")
+    assert body["spec"]["resourceAttributes"]["name"] == SETTINGS.leader.name  # type: ignore[index]
+    denied = {"denied": (Right(group="coordination.k8s.io", resource="leases", verb="create", namespace="slinky"),)}
+    assert "rights" in found_in(installation(denied)).fine
+    assert "rights-missing" in [each.code for each in found_in(installation({**denied, "lease": None})).findings]
+    unelected = msgspec.structs.replace(SETTINGS, leader=msgspec.structs.replace(SETTINGS.leader, elect=False))
+    assert not [right for right in rights_of(unelected) if right.resource == "leases"]
+
+
 def test_a_right_of_a_service_account_is_asked_with_its_groups() -> None:
     path, body = review_of(Right(group="", resource="pods/binding", verb="create"), "system:serviceaccount:slinky:slurm-bridge")
     assert path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"

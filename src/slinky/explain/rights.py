@@ -13,12 +13,13 @@ __all__ = ["Right", "review_of", "rights_of"]
 
 
 class Right(msgspec.Struct, frozen=True, kw_only=True):
-    """`optional` is what it is for, where the bridge can do without."""
+    """`optional` is what it is for, where the bridge can do without; `name` the one object that it is about."""
 
     group: str
     resource: str
     verb: str
     namespace: str = ""
+    name: str = ""
     optional: str = ""
 
     @property
@@ -66,8 +67,10 @@ def rights_of(settings: Settings) -> Iterator[Right]:
         yield Right(group="", resource="nodes/status", verb="patch")
     if settings.eviction.budgets != "honour":
         yield Right(group="", resource="pods", verb="delete")
-    for verb in ("get", "create", "update", "patch"):
-        yield Right(group="coordination.k8s.io", resource="leases", verb=verb, namespace=settings.namespace)
+    if settings.leader.elect:
+        yield Right(group="coordination.k8s.io", resource="leases", verb="create", namespace=settings.namespace)
+        for verb in ("get", "update", "patch"):
+            yield Right(group="coordination.k8s.io", resource="leases", verb=verb, namespace=settings.namespace, name=settings.leader.name)
     yield from (
         Right(group="apiextensions.k8s.io", resource="customresourcedefinitions", verb=verb, optional=CRDS) for verb in ("list", "watch")
     )
@@ -78,7 +81,14 @@ def rights_of(settings: Settings) -> Iterator[Right]:
 def review_of(right: Right, user: str) -> tuple[str, dict[str, object]]:
     """Path and body of the question. Without a user, of whoever asks."""
     resource, _, subresource = right.resource.partition("/")
-    attributes = {"group": right.group, "resource": resource, "subresource": subresource, "verb": right.verb, "namespace": right.namespace}
+    attributes = {
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        "verb": right.verb,
+        "namespace": right.namespace,
+        "name": right.name,
+    }
     spec: dict[str, object] = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
     kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
     if user:
