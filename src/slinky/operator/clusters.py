@@ -75,6 +75,7 @@ class Cluster:
         self._wake = asyncio.Event()
         self._looking = asyncio.Lock()
         self._update_time = 0
+        self._anew = True
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -95,13 +96,19 @@ class Cluster:
         """Something was done that changes nodes: look at once."""
         self._wake.set()
 
+    def look_anew(self) -> None:
+        """Nodes were deleted, which Slurm (26.05) does not count as a change: the next look, one that has not begun yet, is at all of them."""
+        self._anew = True
+        self.hurry()
+
     async def look(self) -> None:
         """Look now. Raises SlurmError."""
         async with self._looking:
-            began = time.monotonic()
+            began, anew, self._anew = time.monotonic(), self._anew, False
             try:
-                nodes, update_time = await self.slurm.nodes.since(self._update_time)
+                nodes, update_time = await self.slurm.nodes.since(0 if anew else self._update_time)
             except SlurmError as error:
+                self._anew |= anew
                 self._stands(str(error))
                 raise
             self.seen_at = began

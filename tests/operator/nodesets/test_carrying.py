@@ -66,6 +66,10 @@ class FakeCluster:
         self._next = next_look
         self.nodes_told = FakeNodes(refuses)
         self.slurm = FakeSlurmClient(self.nodes_told)
+        self.looks_anew = False
+
+    def look_anew(self) -> None:
+        self.looks_anew = True
 
     async def look(self) -> None:
         if self._next is None:
@@ -197,6 +201,17 @@ async def test_records_are_deleted_in_one_request_but_those_that_an_admin_took_a
     carrier = await carried(*acts, cluster=refusing)
     assert {one.reason for one in carrier.problems} == {"SlurmRefuses"}
     assert len(carrier.problems) == 3
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_after_records_were_deleted_slurm_is_asked_for_all_of_them(refuses: bool) -> None:
+    """It does not count that as a change."""
+    cluster = FakeCluster([in_slurm("workers-0", "DOWN")], refuses=refuses)
+    await carried(DeleteSlurmNode("workers-0"), cluster=cluster)
+    assert cluster.looks_anew
+    other = FakeCluster([in_slurm("workers-0", "IDLE")])
+    await carried(Drain(("workers-0",), "x"), cluster=other)
+    assert not other.looks_anew
 
 
 async def test_a_name_that_is_another_ones_is_said_and_one_of_our_own_is_no_trouble() -> None:

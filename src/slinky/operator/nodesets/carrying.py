@@ -153,6 +153,8 @@ class Carrier:
             except SlurmError as error:
                 self.problems.append(Trouble("SlurmNotAnswering", f"Slurm does not answer: {error}"))
                 return
+            finally:
+                cluster.look_anew()
 
     def _reasons(self, names: Sequence[str], reason: str) -> dict[str, list[str]]:
         """What each is drained with. Not those that somebody else has drained: an administrator may have been first. Of one that is down, what he said of it stays behind our reason."""
