@@ -1,6 +1,9 @@
 """A cluster's nodes as the operator knows them, where Slurm does not tell of what was deleted."""
 
 import asyncio
+import time
+
+import pytest
 
 from slinky.kube import Key
 from slinky.operator.clusters import Cluster
@@ -70,3 +73,16 @@ async def test_a_look_that_had_begun_before_does_not_count_nor_one_that_failed()
     nodes.is_down = False
     await cluster.look()
     assert not cluster.nodes
+
+
+async def test_all_are_asked_for_every_so_often_as_an_administrator_may_delete_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = Nodes("a")
+    cluster = cluster_of(nodes)
+    await cluster.look()
+    nodes.there.clear()
+    later = time.monotonic() + 61
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    await cluster.look()
+    assert not cluster.nodes
+    await cluster.look()
+    assert nodes.asked == [0, 0, 7]

@@ -6,7 +6,17 @@ from typing import TypeVar
 
 import pytest
 
-from slinky.slurm import JobDescription, JobState, JobStatus, JobTransition, NodeTransition, NotFoundError, Pace, SlurmClient
+from slinky.slurm import (
+    JobDescription,
+    JobState,
+    JobStatus,
+    JobTransition,
+    NodeDescription,
+    NodeTransition,
+    NotFoundError,
+    Pace,
+    SlurmClient,
+)
 from slinky.slurm.watch import watch_jobs
 from tests.faults import Fault, FaultProxy
 from tests.slurm_sandbox.conftest import until
@@ -110,3 +120,21 @@ async def test_nodes(slurm: SlurmClient, through: SlurmClient, proxy: FaultProxy
     proxy.plan = lambda _: Fault.DONE_RESET if len(proxy.heard) % 2 else Fault.NONE
     await slurm.nodes.resume("kwok-05")
     await next_of(watch, of("kwok-05", drained=False))
+
+
+async def test_a_node_that_was_deleted_while_nothing_else_changed_is_told_all_the_same(slurm: SlurmClient) -> None:
+    """slurmctld does not count that as a change: whoever asks only for changes never hears of it."""
+    await slurm.nodes.create(NodeDescription(name="gone-soon", address="127.0.0.1", cpus=1, real_memory=100))
+    watch = slurm.nodes.watch(Pace(fastest=0.05, slowest=0.5, whole=1.0))
+    await next_of(watch, lambda transition: transition.name == "gone-soon" and transition.after is not None)
+    _, update_time = await slurm.nodes.since(0)
+
+    async def quiet() -> bool:
+        nonlocal update_time
+        found, update_time = await slurm.nodes.since(update_time)
+        return found is None
+
+    await until(quiet, "slurmctld saying that nothing changed")
+    await slurm.nodes.delete("gone-soon")
+    transition = await next_of(watch, lambda transition: transition.name == "gone-soon")
+    assert transition.after is None

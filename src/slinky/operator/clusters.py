@@ -76,6 +76,7 @@ class Cluster:
         self._looking = asyncio.Lock()
         self._update_time = 0
         self._anew = True
+        self._whole_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -105,6 +106,7 @@ class Cluster:
         """Look now. Raises SlurmError."""
         async with self._looking:
             began, anew, self._anew = time.monotonic(), self._anew, False
+            anew = anew or began - self._whole_at >= self._pace.whole
             try:
                 nodes, update_time = await self.slurm.nodes.since(0 if anew else self._update_time)
             except SlurmError as error:
@@ -112,6 +114,7 @@ class Cluster:
                 self._stands(str(error))
                 raise
             self.seen_at = began
+            self._whole_at = began if anew else self._whole_at
             if nodes is not None:
                 self._take(nodes, update_time)
             self._stands("")

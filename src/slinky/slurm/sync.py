@@ -201,7 +201,7 @@ class Nodes:
         return self._portal.run(self._inner.since(update_time))
 
     def watch(self, pace: Pace | None = None) -> Iterator[NodeTransition]:
-        """Transitions of all nodes, for ever; the first word on each is its state at the start. Slurm answers in 100 bytes while nothing changed."""
+        """Transitions of all nodes, for ever; the first word on each is its state at the start. Slurm answers in 100 bytes while nothing changed; that one was deleted is seen when another changes, or all are asked for (`Pace.whole`)."""
         return self._portal.iterate(self._inner.watch(pace))
 
 

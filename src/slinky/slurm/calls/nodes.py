@@ -1,5 +1,6 @@
 """Nodes: look, make, change, remove. Names may be hostlists wherever several nodes make sense."""
 
+import time
 from collections.abc import AsyncIterator, Iterable
 
 import msgspec
@@ -87,12 +88,16 @@ class Nodes:
         return answer.nodes, max(answer.last_update - 1, 0) if isinstance(answer.last_update, int) else 0
 
     def watch(self, pace: Pace | None = None) -> AsyncIterator[NodeTransition]:
-        """Transitions of all nodes, for ever; the first word on each is its state at the start. Slurm answers in 100 bytes while nothing changed."""
-        last_update = 0
+        """Transitions of all nodes, for ever; the first word on each is its state at the start. Slurm answers in 100 bytes while nothing changed; that one was deleted is seen when another changes, or all are asked for (`Pace.whole`)."""
+        pace = pace or Pace()
+        last_update, whole_at = 0, float("-inf")
 
         async def look() -> list[Node] | None:
-            nonlocal last_update
-            nodes, last_update = await self.since(last_update)
+            nonlocal last_update, whole_at
+            now = time.monotonic()
+            is_whole = now - whole_at >= pace.whole
+            nodes, last_update = await self.since(0 if is_whole else last_update)
+            whole_at = now if is_whole else whole_at
             return nodes
 
-        return watch_nodes(look, pace or Pace())
+        return watch_nodes(look, pace)
