@@ -13,9 +13,12 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.settings import Settings as BridgeSettings
+from slinky.exporter.alerts import ALERTS
+from slinky.exporter.settings import Settings as ExporterSettings
 from slinky.operator.settings import Settings as OperatorSettings
+from writing import CHECKOUT, write_or_check
 
-CHARTS = Path(__file__).parent.parent / "charts"
+CHARTS = CHECKOUT / "charts"
 Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
@@ -94,6 +97,7 @@ CERT_MANAGER = mapping(enabled=YES_OR_NO, secretName=TEXT, duration=TEXT, renewB
 TLS = mapping(existingSecret=TEXT, caBundle=TEXT)
 METADATA = mapping(labels=LABELS, annotations=LABELS)
 KEY = mapping(name=TEXT, key=TEXT)
+SERVICE_MONITOR = mapping(enabled=YES_OR_NO, interval=TEXT, scrapeTimeout=TEXT, labels=LABELS, annotations=LABELS)
 SERVICES: Schema = {
     **NAMES,
     "image": IMAGE,
@@ -102,7 +106,7 @@ SERVICES: Schema = {
     "priorityClassName": TEXT,
     "extraObjects": ANY_LIST,
     "global": ANY_MAPPING,
-    "metrics": mapping(serviceMonitor=mapping(enabled=YES_OR_NO, interval=TEXT, scrapeTimeout=TEXT, labels=LABELS, annotations=LABELS)),
+    "metrics": mapping(serviceMonitor=SERVICE_MONITOR),
     "networkPolicy": mapping(enabled=YES_OR_NO, metricsFrom=ANY_LIST, apiServerPorts=PORTS, slurmPorts=PORTS, extraEgress=ANY_LIST),
     "slinky-parts": ANY_MAPPING,
 }
@@ -173,22 +177,17 @@ def slurm_bridge() -> Schema:
     )
 
 
-NUMBER: Schema = {"type": "number"}
-
-
 def slurm_exporter() -> Schema:
-    """`config` is written out, as the exporter's types are not here yet."""
-    limits = ("users", "accounts", "qos", "partitions", "nodes", "reasons", "namespaces", "pods", "others", "jobSeries")
+    dashboards = mapping(enabled=YES_OR_NO, namespace=TEXT, labels=LABELS, annotations=LABELS)
+    alerts: Schema = {"type": "array", "items": one_of(*(alert.name for alert in ALERTS))}
+    rules = mapping(enabled=YES_OR_NO, without=alerts, labels=LABELS, annotations=LABELS)
     return mapping(
-        **SERVICES,
+        **SERVICES | {"metrics": mapping(serviceMonitor=SERVICE_MONITOR, prometheusRule=rules)},
         exporter=mapping(**PROCESS, replicas=REPLICAS),
         sharedConfig=mapping(slurmRestApi=TEXT, slurmJwtSecret={"anyOf": [TEXT, KEY]}),
         originalNames=YES_OR_NO,
-        config=mapping(
-            slurm=mapping(user=TEXT, caFile=TEXT, certificateFile=TEXT, keyFile=TEXT),
-            snapshot=mapping(**dict.fromkeys(("seconds", "share", "lookSeconds", "waitSeconds", "staleSeconds"), NUMBER)),
-            limits=mapping(**dict.fromkeys(limits, WHOLE)),
-        ),
+        config=settings(ExporterSettings, "slurmRestApi", "slurm.tokenFile", "healthPort", "originalNames"),
+        dashboards=dashboards,
     )
 
 
@@ -299,16 +298,5 @@ def written() -> dict[Path, str]:
     return found
 
 
-def main() -> int:
-    stale = [path for path, text in written().items() if not path.exists() or path.read_text() != text]
-    if "--check" in sys.argv:
-        print("\n".join(f"{path} is not as scripts/chart_schemas.py writes it" for path in stale))
-        return len(stale)
-    for path in stale:
-        path.write_text(written()[path])
-        print(path)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(written()))

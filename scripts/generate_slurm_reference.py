@@ -9,7 +9,6 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,9 +20,9 @@ from slinky.slurm.calls.cluster import Partitions, Reservations
 from slinky.slurm.calls.jobs import Jobs
 from slinky.slurm.calls.nodes import Nodes
 from slinky.slurm.numbers import Number
+from writing import CHECKOUT, write_or_check
 
-ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "docs/slurm-client-reference.md"
+TARGET = CHECKOUT / "docs/slurm-client-reference.md"
 
 CALLS = {"client": slinky.slurm.SlurmClient, "client.jobs": Jobs, "client.nodes": Nodes, "client.partitions": Partitions}
 CALLS |= {"client.reservations": Reservations, "client.accounting": Accounting}
@@ -117,14 +116,5 @@ def type_name(annotation: Any) -> str:
     return re.sub(r"(?:slinky|collections|typing)\.(?:\w+\.)*", "", text)
 
 
-def main() -> None:
-    text = generate()
-    if "--check" in sys.argv:
-        if not TARGET.exists() or TARGET.read_text() != text:
-            sys.exit(f"{TARGET.relative_to(ROOT)} is out of date; python scripts/generate_slurm_reference.py writes it")
-        return
-    TARGET.write_text(text)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(write_or_check({TARGET: generate()}))

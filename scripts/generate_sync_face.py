@@ -9,8 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "src/slinky/slurm"
+from writing import CHECKOUT, write_or_check
+
+PACKAGE = CHECKOUT / "src/slinky/slurm"
 TARGET = PACKAGE / "sync.py"
 
 HEAD = '''"""The client for scripts and notebooks: the same calls, waited for. Made from the async ones by scripts/generate_sync_face.py; do not edit.
@@ -137,19 +138,10 @@ CLIENT_HEAD = '''class SlurmClient:
 def formatted(text: str) -> str:
     ruff = Path(sys.executable).parent / "ruff"
     sort = [str(ruff), "check", "--fix", "--quiet", "--select", "I,F401,UP", "--stdin-filename", str(TARGET), "-"]
-    text = subprocess.run(sort, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    text = subprocess.run(sort, input=text, capture_output=True, text=True, check=True, cwd=CHECKOUT).stdout
     format_ = [str(ruff), "format", "--quiet", "--stdin-filename", str(TARGET), "-"]
-    return subprocess.run(format_, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-
-
-def main() -> None:
-    text = generate()
-    if "--check" in sys.argv:
-        if TARGET.read_text() != text:
-            sys.exit(f"{TARGET.relative_to(ROOT)} is out of date; python scripts/generate_sync_face.py writes it")
-        return
-    TARGET.write_text(text)
+    return subprocess.run(format_, input=text, capture_output=True, text=True, check=True, cwd=CHECKOUT).stdout
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(write_or_check({TARGET: generate()}))

@@ -14,8 +14,8 @@ import yaml
 from slinky.cli.manifests import as_yaml
 from slinky.sandbox.golang import build_program
 from slinky.sandbox.progress import Progress
+from writing import CHECKOUT, write_or_check
 
-CHECKOUT = Path(__file__).parent.parent
 NAMESPACE = "slinky"
 BASES = {"slurm-operator": ["--set=crds.enabled=true"], "slurm-bridge": []}
 OF_HELM = ("app.kubernetes.io/managed-by", "helm.sh/chart")
@@ -50,18 +50,5 @@ def written() -> dict[Path, str]:
     return {path: text for chart in BASES for path, text in rendered(helm, chart).items()}
 
 
-def main() -> int:
-    wanted = written()
-    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
-    if "--check" in sys.argv:
-        print("\n".join(f"{path} is not as scripts/render_kustomize.py writes it" for path in stale))
-        return len(stale)
-    for path in stale:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(wanted[path])
-        print(path)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(written()))

@@ -1,5 +1,6 @@
 """Every chart with every option: what helm makes of it is whole, safe, and understood by the programs that read it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,9 @@ import pytest
 import yaml
 
 from slinky.bridge.settings_file import load_settings as load_bridge_settings
+from slinky.exporter.alerts import ALERTS, rule_file
+from slinky.exporter.dashboards import dashboards
+from slinky.exporter.settings import load_settings as load_exporter_settings
 from slinky.operator.kinds import GROUP, Controller, LoginSet, NodeSet, Written
 from slinky.operator.kinds.reading import read
 from slinky.operator.settings import Settings
@@ -63,10 +67,9 @@ def pods(documents: list[Document]) -> list[tuple[str, Document]]:
     return found + [(each["metadata"]["name"], each["spec"]) for each in of_kind(documents, "Pod")]
 
 
-def test_no_process_of_ours_is_root_or_may_write(documents: list[Document], case: tuple[str, str]) -> None:
-    if case[0] == "slurm":
-        pytest.skip("the operator makes these pods")
-    for name, pod in pods(documents):
+@pytest.mark.parametrize(("chart", "variant"), [case for case in CASES if case[0] != "slurm"])  # its pods are made by the operator
+def test_no_process_of_ours_is_root_or_may_write(helm: Helm, chart: str, variant: str) -> None:
+    for name, pod in pods(helm.template(chart, VARIANTS[chart][variant])):
         assert pod["securityContext"]["runAsNonRoot"], name
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in pod["containers"]:
@@ -111,6 +114,49 @@ def test_what_is_bound_and_mounted_is_there(documents: list[Document], case: tup
         for volume in pod.get("volumes", []):
             if "configMap" in volume:
                 assert named(documents, "ConfigMap", volume["configMap"]["name"]), name
+
+
+@pytest.mark.parametrize("name", VARIANTS["slurm-exporter"])
+def test_the_exporter_understands_its_configuration(helm: Helm, tmp_path: Path, name: str) -> None:
+    documents = helm.template("slurm-exporter", VARIANTS["slurm-exporter"][name])
+    file = tmp_path / "config.yaml"
+    file.write_text(named(documents, "ConfigMap", "slurm-exporter-config")["data"]["config.yaml"])
+    found = load_exporter_settings(file)
+    assert found.slurm_rest_api == "http://slurm-restapi.slurm:6820"
+    [volume] = named(documents, "Deployment", "slurm-exporter")["spec"]["template"]["spec"]["volumes"][-1:]
+    assert volume["secret"]["secretName"]
+    assert found.slurm.token_file.startswith("/run/slinky/token/")
+
+
+KNOWS_RULES = "--api-versions=monitoring.coreos.com/v1/PrometheusRule"
+
+
+def test_the_exporters_dashboards_are_those_of_the_code(helm: Helm) -> None:
+    documents = helm.template("slurm-exporter", {"dashboards": {"enabled": True, "namespace": "grafana", "annotations": {"a": "b"}}})
+    found = [each for each in of_kind(documents, "ConfigMap") if each["metadata"]["labels"].get("grafana_dashboard") == "1"]
+    assert {key: json.loads(text) for each in found for key, text in each["data"].items()} == {
+        f"{name}.json": dashboard for name, dashboard in dashboards().items()
+    }
+    for each in found:
+        assert each["metadata"]["namespace"] == "grafana"
+        assert each["metadata"]["annotations"] == {"a": "b"}
+    off = of_kind(helm.template("slurm-exporter"), "ConfigMap")
+    assert [each["metadata"]["name"] for each in off] == ["slurm-exporter-config"]
+
+
+def test_the_exporters_rules_are_those_of_the_code(helm: Helm) -> None:
+    def rules(*words: str, **values: Any) -> list[Document]:
+        return of_kind(helm.template("slurm-exporter", {"metrics": {"prometheusRule": values}}, *words), "PrometheusRule")
+
+    assert rules(KNOWS_RULES) == []
+    assert rules(enabled=True) == [], "the API server does not know the kind"
+    [found] = rules(KNOWS_RULES, enabled=True, labels={"release": "prometheus"}, annotations={"a": "b"})
+    assert found["spec"] == rule_file()
+    assert found["metadata"]["labels"]["release"] == "prometheus"
+    assert found["metadata"]["annotations"] == {"a": "b"}
+    [fewer] = rules(KNOWS_RULES, enabled=True, without=["SlurmJobsWaitLong", "SlurmDown"])
+    left = {rule["alert"] for rule in fewer["spec"]["groups"][0]["rules"]}
+    assert left == {alert.name for alert in ALERTS} - {"SlurmJobsWaitLong", "SlurmDown"}
 
 
 @pytest.mark.parametrize(("chart", "name"), [case for case in CASES if case[0] in ("slurm-operator", "slurm-bridge")])
@@ -167,6 +213,10 @@ def test_the_operator_accepts_the_cluster(helm: Helm, name: str) -> None:
         ("slurm-bridge", {"config": {"policy": {"default": {"acount": "a"}}}}, "acount"),
         ("slurm-bridge", {"uninstall": {"running": "kill"}}, "running"),
         ("slurm-exporter", {"config": {"limits": {"user": 1}}}, "user"),
+        ("slurm-exporter", {"config": {"snapshot": {"second": 1}}}, "second"),
+        ("slurm-exporter", {"config": {"slurm": {"tokenFile": "/x"}}}, "tokenFile"),  # sharedConfig.slurmJwtSecret says it
+        ("slurm-exporter", {"dashboard": {"enabled": True}}, "dashboard"),
+        ("slurm-exporter", {"metrics": {"prometheusRule": {"without": ["SlurmDwn"]}}}, "/metrics/prometheusRule/without"),
         ("slurm", {"nodeset": {}}, "nodeset"),
         ("slurm", {"nodesets": {"gpu": {"enabled": True, "partitions": {}}}}, "partitions"),
         ("slurm", {"controller": {"extraconf": "x"}}, "extraconf"),
@@ -203,6 +253,18 @@ def test_notes_have_the_users_own_names(helm: Helm) -> None:
         "create namespace team",
         "helm uninstall --namespace=slinky",
     ):
+        assert word in said
+    said = helm.notes("slurm-exporter", release="ours", namespace="ops")
+    for word in (
+        "--namespace=ops port-forward service/ours-slurm-exporter-metrics 8080",
+        "metrics.serviceMonitor.enabled=true",
+        "metrics.prometheusRule.enabled=true",
+        "dashboards.enabled=true",
+    ):
+        assert word in said
+    on = {"metrics": {"prometheusRule": {"enabled": True}}, "dashboards": {"enabled": True, "namespace": "grafana"}}
+    said = helm.notes("slurm-exporter", on)
+    for word in ("NO alert rules were made", "ConfigMaps in namespace grafana", "label grafana_dashboard=1"):
         assert word in said
 
 

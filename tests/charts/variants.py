@@ -84,7 +84,22 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "slurm-exporter": {
         "default": {},
-        "everything": {**SERVICE, "exporter": PROCESS, "originalNames": True, "config": {"limits": {"users": 5}}},
+        "everything": {
+            **SERVICE,
+            "metrics": {
+                **SERVICE["metrics"],
+                "prometheusRule": {
+                    "enabled": True,
+                    "without": ["SlurmJobsWaitLong"],
+                    "labels": {"release": "p"},
+                    "annotations": {"a": "b"},
+                },
+            },
+            "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Slurm"}},
+            "exporter": PROCESS,
+            "originalNames": True,
+            "config": {"limits": {"users": 5}, "snapshot": {"share": 0.1}},
+        },
         "token-of-the-operator": {"sharedConfig": {"slurmJwtSecret": {"name": "exporter-jwt-root", "key": "SLURM_JWT"}}},
     },
     "slurm": {

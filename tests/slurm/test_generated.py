@@ -12,4 +12,4 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("script", ["generate_sync_face.py", "generate_slurm_reference.py"])
 def test_generated_files_are_up_to_date(script: str) -> None:
     result = subprocess.run([sys.executable, ROOT / "scripts" / script, "--check"], capture_output=True, text=True, check=False, timeout=60)
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stdout + result.stderr

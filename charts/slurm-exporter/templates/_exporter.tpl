@@ -17,3 +17,8 @@
   "slurm" (dict "tokenFile" (printf "/run/slinky/token/%s" (include "exporter.token" . | fromJson).key)) -}}
 {{- toYaml (mergeOverwrite $found (deepCopy .Values.config)) -}}
 {{- end -}}
+
+{{/* Not empty where the API server knows PrometheusRules. `helm template` knows of no server: there --api-versions=monitoring.coreos.com/v1/PrometheusRule says so. */}}
+{{- define "exporter.knowsRules" -}}
+{{- if .Capabilities.APIVersions.Has "monitoring.coreos.com/v1/PrometheusRule" -}}yes{{- end -}}
+{{- end -}}

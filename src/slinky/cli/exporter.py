@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from prometheus_client.registry import Collector
 from slinky.cli.manifests import as_yaml
 from slinky.cli.service import logging_options, run_until_told_to_end, with_health_port
 from slinky.exporter.alerts import prometheus_rule, rule_file
+from slinky.exporter.dashboards import as_text
 from slinky.exporter.dashboards import dashboards as all_dashboards
 from slinky.exporter.exporter import Exporter, slurm_of
 from slinky.exporter.families import as_metrics
@@ -98,7 +98,7 @@ def once(site: Site) -> None:
 def dashboards(directory: Path | None) -> None:
     """Print the Grafana dashboards as JSON, or write them to files."""
     for name, dashboard in all_dashboards().items():
-        text = json.dumps(dashboard, indent=2, ensure_ascii=False) + "\n"
+        text = as_text(dashboard)
         if directory is None:
             click.echo(text, nl=False)
             continue

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Dashboard", "Panel", "Variable", "as_json", "queries"]
+__all__ = ["RATE", "Dashboard", "Panel", "Variable", "as_json", "queries"]
 
+RATE = "[$__rate_interval]"  # Grafana makes it long enough for rate() at any scale
 WIDTH = 24
 HEIGHTS = {"stat": 4, "timeseries": 8, "table": 8, "bargauge": 8}
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
