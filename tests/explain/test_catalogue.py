@@ -5,11 +5,11 @@ import pytest
 from slinky.explain.catalogue import AREAS, CATALOGUE
 from slinky.explain.reference import doctor_reference, explain_reference
 from tests.conftest import CHECKOUT
-from tests.explain import test_doctor, test_jobs, test_nodes, test_pods, test_troubles
+from tests.explain import test_doctor, test_doctor_operator, test_jobs, test_nodes, test_pods, test_troubles
 
 
 def test_every_finding_is_brought_about_by_a_test() -> None:
-    tried = {*test_pods.CASES, *test_jobs.CASES, *test_nodes.CASES, *test_doctor.CASES, *test_troubles.CASES}
+    tried = {*test_pods.CASES, *test_jobs.CASES, *test_nodes.CASES, *test_doctor.CASES, *test_doctor_operator.CASES, *test_troubles.CASES}
     assert tried == set(CATALOGUE)
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from slinky.bridge.admission_service import configurations
 from slinky.bridge.settings import Settings
-from slinky.explain.doctor import CHECKS, Diagnosis, diagnose, text
+from slinky.explain.doctor import PARTS, Diagnosis, diagnose, text
 from slinky.explain.findings import Severity
 from slinky.explain.installation import Installation, KubeSide, SlurmSide, Webhooks
 from slinky.explain.rights import Right, review_of, rights_of
@@ -161,7 +161,7 @@ def test_in_a_sound_installation_every_area_is_fine() -> None:
     sound = otherwise(partition="bridge")
     diagnosis = found_in(installation(settings=sound))
     assert diagnosis.findings == ()
-    assert diagnosis.fine == tuple(CHECKS)
+    assert diagnosis.fine == PARTS["bridge"]
     assert diagnosis.is_sound(strict=True)
     assert text(diagnosis).endswith("sound: 0 errors, 0 warnings, 0 notes\n")
 

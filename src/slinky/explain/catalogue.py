@@ -11,7 +11,7 @@ __all__ = ["AREAS", "CATALOGUE", "entry"]
 
 NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 
-# In the order in which they are told. Those from `configuration` to `clock` are looked at by the doctor, the others by explain; `sides` by both.
+# In the order in which they are told. Those from `configuration` on are looked at by the doctor, the others by explain; `sides` by both.
 AREAS: Mapping[str, str] = {
     "sides": "Whether both sides answer",
     "pod": "A pod",
@@ -29,6 +29,11 @@ AREAS: Mapping[str, str] = {
     "webhooks": "Webhooks",
     "leader": "The bridge's leader",
     "clock": "Clocks",
+    "operator": "The operator",
+    "operator-kinds": "The operator's kinds (CRDs)",
+    "operator-webhooks": "The operator's webhook",
+    "clusters": "Clusters made by the operator",
+    "exporter": "The exporter",
 }
 
 # fmt: off
@@ -154,6 +159,35 @@ _ENTRIES = (
     Entry("leader-nobody", "leader", ERROR, "The Lease is held by nobody, or by one that does not renew it: nothing is submitted or bound.", "start `slinky bridge run`: kubectl -n {namespace} get pods, and its log"),
     Entry("clock-kubernetes", "clock", WARNING, "The API server's clock and the one here differ.", "run an NTP client (chrony) on both hosts"),
     Entry("clock-slurm", "clock", ERROR, "slurmctld's clock and the one here differ: tokens are refused as not yet or no longer valid, and start times are wrong.", "run an NTP client (chrony) on both hosts"),
+    # Of the operator
+    Entry("operator-config-unreadable", "operator", ERROR, "The operator's configuration file is missing or wrong.", "mend {file}; docs/operator-configuration.md has all keys; or name another with --operator-config"),
+    Entry("operator-leader-missing", "operator", ERROR, "There is no Lease: no operator has ever led here, and what is written stays undone.", "start `slinky operator run` (helm install slurm-operator charts/slurm-operator --namespace={namespace}), or say where it is (leader.name {name}, namespace {namespace}) with --operator-config"),
+    Entry("operator-leader-nobody", "operator", ERROR, "The Lease is held by nobody, or by one that does not renew it: no cluster is made, changed or drained; those that run go on.", "start `slinky operator run`: kubectl -n {namespace} get pods, and its log"),
+    Entry("operator-kind-missing", "operator-kinds", ERROR, "A kind of the operator's is not installed: the operator waits for it.", "helm install slurm-operator-crds charts/slurm-operator-crds; or: slinky operator crds | kubectl apply --server-side -f -"),
+    Entry("operator-kind-older", "operator-kinds", WARNING, "A kind is older than this program, or the Go original's: what it does not know is not judged when it is written, and may be dropped.", "helm upgrade slurm-operator-crds charts/slurm-operator-crds; or: slinky operator crds | kubectl apply --server-side --force-conflicts -f -"),
+    Entry("operator-webhook-missing", "operator-webhooks", WARNING, "The webhook configuration is not there: mistakes in objects are told by the operator's conditions only, not when they are written.", "start `slinky operator admission`, which writes it"),
+    Entry("operator-webhook-other", "operator-webhooks", WARNING, "The webhook configuration is not what this configuration file says.", "restart `slinky operator admission` with this configuration"),
+    Entry("operator-webhook-without-authority", "operator-webhooks", ERROR, "The webhook has no caBundle: the API server trusts no certificate of it, and refuses every object of ours that is written.", "start `slinky operator admission`, which writes it; with cert-manager, annotate the configuration cert-manager.io/inject-ca-from"),
+    Entry("operator-webhook-wrong-authority", "operator-webhooks", ERROR, "The webhook's caBundle did not sign its certificate: every object of ours that is written is refused.", "restart `slinky operator admission`, which writes it again; with cert-manager, check inject-ca-from"),
+    Entry("operator-webhook-certificate-expired", "operator-webhooks", ERROR, "The operator's webhook has a certificate that is not valid (any more).", "kubectl -n {namespace} delete secret {secret}, and restart `slinky operator admission`, which makes another"),
+    Entry("operator-webhook-without-endpoint", "operator-webhooks", ERROR, "Nobody answers behind the webhook's Service: every object of ours that is written is refused.", "start `slinky operator admission`: kubectl -n {namespace} get pods, endpointslices"),
+    Entry("object-degraded", "clusters", ERROR, "The operator says Degraded of an object: something is wrong that does not go away by waiting.", "mend what it says; kubectl -n {namespace} describe {kind} {name} has its Events"),
+    Entry("object-unseen", "clusters", ERROR, "No operator has looked at an object since it was written.", "{advice}"),
+    Entry("cluster-without-restapi", "clusters", WARNING, "A cluster has no RestApi: the operator cannot ask its Slurm, so workers are not drained before they go, and nothing outside can submit.", "make one: `kind: RestApi` in namespace {namespace} with controllerRef.name {name} (examples/operator/)"),
+    Entry("nodeset-draining-long", "clusters", WARNING, "Workers of a NodeSet are to go, and wait for jobs since long.", "squeue -w NODES shows the jobs: wait, end them (scancel), or limit the wait with spec.drainDeadlineSeconds: kubectl -n {namespace} edit {kind} {name}"),
+    Entry("token-object-over", "clusters", ERROR, "A Token's time is up: who uses its Secret is refused by Slurm.", "start the operator, or set refresh: true; kubectl -n {namespace} describe tokens {name}"),
+    Entry("token-object-expires", "clusters", WARNING, "A Token runs out, and nobody renews it.", "set refresh: true; where it is, look into the operator's log; kubectl -n {namespace} describe tokens {name}"),
+    # Of the exporter
+    Entry("exporter-missing", "exporter", ERROR, "There is no exporter.", "helm install slurm-exporter charts/slurm-exporter --namespace=slinky; one outside of Kubernetes is named by --exporter-url"),
+    Entry("exporter-without-endpoint", "exporter", ERROR, "No pod of the exporter is ready.", "kubectl -n {namespace} get pods, and its log"),
+    Entry("exporter-unanswered", "exporter", ERROR, "The exporter's /metrics cannot be read.", "kubectl -n {namespace} get pods, and its log; through the API server it takes the right to get services/proxy"),
+    Entry("exporter-slurm-down", "exporter", ERROR, "Slurm does not answer the exporter, or does not believe its token.", "the exporter's log says which: kubectl -n {namespace} logs deployment/slurm-exporter; then correct sharedConfig.slurmRestApi, or renew the token"),
+    Entry("exporter-snapshot-old", "exporter", WARNING, "What the exporter tells of Slurm is old: looks take too long, or fail.", "see slurm_exporter_look_seconds and its log; a larger snapshot.share lets looks take more of the time (docs/exporter.md)"),
+    Entry("exporter-part-missing", "exporter", WARNING, "The exporter cannot read a part of Slurm; the rest is told.", "use a token of a user who may see it (shares need accounting); `slinky exporter once` says why"),
+    Entry("exporter-not-scraped", "exporter", WARNING, "Nobody scrapes the exporter.", "--set metrics.serviceMonitor.enabled=true, with the labels that your Prometheus looks for (metrics.serviceMonitor.labels); or name it in scrape_configs"),
+    Entry("exporter-token-missing", "exporter", ERROR, "The exporter has no token.", "kubectl -n {namespace} create secret generic {secret} --from-literal=auth-token=\"$(scontrol token username={user} lifespan=86400 | cut -d= -f2)\", or name the operator's Token's Secret in sharedConfig.slurmJwtSecret"),
+    Entry("exporter-token-over", "exporter", ERROR, "The exporter's token's time is up.", "renew it in Secret {secret}: `scontrol token username={user} lifespan=86400`; the file is read again by itself. The operator's Token renews by itself"),
+    Entry("exporter-token-expires", "exporter", WARNING, "The exporter's token's time is up soon.", "renew it in Secret {secret}: `scontrol token username={user} lifespan=86400`, or let the operator's Token do it"),
 )
 # fmt: on
 

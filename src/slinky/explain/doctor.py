@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from slinky.explain import doctor_kubernetes, doctor_slurm
+from slinky.explain import doctor_clusters, doctor_exporter, doctor_kubernetes, doctor_operator, doctor_slurm, doctor_webhooks
 from slinky.explain.catalogue import AREAS, entry
 from slinky.explain.findings import Finding, Severity, worst
 from slinky.explain.installation import Installation
 from slinky.explain.report import finding_lines
 
-__all__ = ["Diagnosis", "diagnose", "text"]
+__all__ = ["CHECKS", "PARTS", "Diagnosis", "diagnose", "text"]
 
 Check = Callable[[Installation], Iterator[Finding]]
 
@@ -47,18 +47,28 @@ CHECKS: Mapping[str, tuple[tuple[Check, tuple[str, ...]], ...]] = {
     "scheduler": ((doctor_slurm.scheduler, ("slurm.conf",)),),
     "grace": ((doctor_slurm.grace, ("slurm.partitions", "slurm.nodes", "kube.pods")),),
     "rights": ((doctor_kubernetes.rights, ("kube.rights",)),),
-    "webhooks": ((doctor_kubernetes.webhooks, ("kube.webhooks",)),),
+    "webhooks": ((doctor_webhooks.bridges, ("kube.webhooks",)),),
     "leader": ((doctor_kubernetes.leader, ("kube.lease",)),),
     "clock": ((doctor_kubernetes.clock, ("kube.clock",)), (doctor_slurm.clock, ("slurm.clock",))),
+    "operator": ((doctor_operator.configuration, ()), (doctor_operator.leader, ("kube.operator-lease",))),
+    "operator-kinds": ((doctor_operator.kinds, ("kube.kinds",)),),
+    "operator-webhooks": ((doctor_webhooks.operators, ("kube.operator-webhooks",)),),
+    "clusters": ((doctor_clusters.objects, ("kube.objects",)), (doctor_clusters.tokens, ("kube.objects",))),
+    "exporter": ((doctor_exporter.answers, ("kube.exporters",)), (doctor_exporter.tokens, ("kube.exporter-tokens",))),
 }
+PARTS = {"operator": ("operator", "operator-kinds", "operator-webhooks", "clusters"), "exporter": ("exporter",)}
+PARTS["bridge"] = tuple(area for area in CHECKS if not any(area in areas for areas in PARTS.values()))
 
 
 def diagnose(seen: Installation) -> Diagnosis:
     findings: list[Finding] = [*seen.kube.troubles, *seen.slurm.troubles]
-    if seen.wrong:
+    if seen.wrong and seen.has_bridge:
         findings.append(entry("config-unreadable").found("configuration", seen.wrong, file=seen.config))
     fine, unseen = [], {}
+    looked_at = {"bridge": seen.has_bridge, "operator": seen.operator is not None, "exporter": seen.exporters is not None}
     for area, checks in CHECKS.items():
+        if not any(looked_at[part] and area in areas for part, areas in PARTS.items()):
+            continue
         before, missing = len(findings), []
         for check, needs in checks:
             if absent := [need for need in needs if not _was_read(seen, need)]:

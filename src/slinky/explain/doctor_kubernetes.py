@@ -1,30 +1,23 @@
-"""What the doctor looks at in Kubernetes: configuration, version, nodes beside Slurm's, GRES beside Slurm's, rights, webhooks, the Lease, the clock. Pure.
+"""What the doctor looks at in Kubernetes: configuration, version, nodes beside Slurm's, GRES beside Slurm's, rights, the Lease, the clock; `doctor_webhooks` has the webhooks. Pure.
 
-What must stay true: a webhook is judged by what the API server would do with it: no caBundle, one that did not sign what is served, nobody behind the Service.
+What must stay true: each check reads what it was promised (see `doctor.CHECKS`) and says only what follows from it.
 """
 
-import base64
-import binascii
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from collections.abc import Iterator
 
 from slinky.explain.catalogue import entry
 from slinky.explain.facts import in_slurm
 from slinky.explain.findings import Finding
 from slinky.explain.installation import Installation
-from slinky.explain.leader import is_held
+from slinky.explain.leader import leader_findings
 from slinky.explain.nodes import devices_in_kubernetes, devices_in_slurm, is_labelled
 from slinky.slurm import compress
 
-__all__ = ["clock", "configuration", "gres", "leader", "namespaces", "nodes", "rights", "version", "webhooks"]
+__all__ = ["clock", "configuration", "gres", "leader", "namespaces", "nodes", "rights", "version"]
 
 OLDEST = (1, 35)
 SKEW = 10.0
-LOOKED_AT = ("namespaceSelector", "rules", "failurePolicy", "matchConditions")
 
 
 def configuration(seen: Installation) -> Iterator[Finding]:
@@ -105,96 +98,11 @@ def rights(seen: Installation) -> Iterator[Finding]:
 
 
 def leader(seen: Installation) -> Iterator[Finding]:
-    settings, lease = seen.settings, seen.kube.lease
-    about = f"Lease {settings.namespace}/{settings.leader.name}"
-    if lease is None:
-        yield entry("leader-missing").found(about, "it does not exist", namespace=settings.namespace, name=settings.leader.name)
-    elif not is_held(lease, seen.now):
-        holder, renewed = lease.spec.holder_identity, lease.spec.renew_time
-        words = f"{holder} renewed it last at {renewed:%Y-%m-%d %H:%M:%S} UTC" if holder and renewed else "nobody holds it"
-        yield entry("leader-nobody").found(about, words, namespace=settings.namespace)
+    settings = seen.settings
+    yield from leader_findings("", seen.kube.lease, settings.namespace, settings.leader.name, seen.now)
 
 
 def clock(seen: Installation) -> Iterator[Finding]:
     if seen.kube.ahead is not None and abs(seen.kube.ahead) > SKEW:
         words = f"its clock is {abs(seen.kube.ahead):.0f} s {'ahead of' if seen.kube.ahead > 0 else 'behind'} the one here"
         yield entry("clock-kubernetes").found("API server", words)
-
-
-# Webhooks
-
-
-def webhooks(seen: Installation) -> Iterator[Finding]:
-    settings, found = seen.settings, seen.kube.webhooks
-    for kind, there in found.found.items():
-        about = f"{kind} webhook configuration {settings.admission.configuration}"
-        if there is None:
-            yield entry("webhook-missing").found(about, "it does not exist")
-            continue
-        hooks: Sequence[Mapping[str, Any]] = there.get("webhooks") or ()
-        if differences := list(_differences(found.wanted.get(kind, {}), hooks)):
-            yield entry("webhook-other").found(about, "; ".join(differences))
-        bundles = {hook.get("clientConfig", {}).get("caBundle", "") for hook in hooks}
-        if "" in bundles:
-            yield entry("webhook-without-authority").found(about, "caBundle is empty")
-        elif found.certificate and not all(_signed(bundle, found.certificate) for bundle in bundles):
-            yield entry("webhook-wrong-authority").found(about, "its caBundle did not sign the certificate that the webhook has")
-    if found.certificate and (why := _invalid(found.certificate, seen)):
-        yield entry("webhook-certificate-expired").found("webhook", why, namespace=settings.namespace, secret=settings.admission.secret)
-    if found.endpoints == 0:
-        service = f"Service {settings.namespace}/{settings.admission.service}"
-        yield entry("webhook-without-endpoint").found(service, "no address behind it is ready", namespace=settings.namespace)
-    if found.unanswered:
-        yield entry("webhook-without-endpoint").found(f"webhook {settings.admission.url}", found.unanswered, namespace=settings.namespace)
-
-
-def _differences(wanted: Mapping[str, Any], hooks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What matters of them, leaving out what the API server fills in."""
-    there = {hook.get("name", ""): hook for hook in hooks}
-    for hook in wanted.get("webhooks", ()):
-        found = there.get(hook["name"])
-        if found is None:
-            yield f"webhook {hook['name']} is missing"
-            continue
-        yield from (f"webhook {hook['name']} has another {key}" for key in LOOKED_AT if not _says(found.get(key), hook.get(key)))
-
-
-def _says(found: Any, wanted: Any) -> bool:
-    """Whether all that is wanted is there; the server may have added to it."""
-    if wanted is None:
-        return True
-    if isinstance(wanted, Mapping):
-        return isinstance(found, Mapping) and all(_says(found.get(key), value) for key, value in wanted.items())
-    if isinstance(wanted, list | tuple) and all(isinstance(each, Mapping) and "name" in each for each in wanted):
-        there = {each.get("name"): each for each in found or () if isinstance(each, Mapping)}  # by name: there may be more of them
-        return all(_says(there.get(each["name"]), each) for each in wanted)
-    if isinstance(wanted, list | tuple):
-        return isinstance(found, list | tuple) and len(found) == len(wanted) and all(map(_says, found, wanted))
-    return bool(found == wanted)
-
-
-def _signed(bundle: str, certificate: bytes) -> bool:
-    try:
-        authorities = x509.load_pem_x509_certificates(base64.b64decode(bundle))
-        served = x509.load_pem_x509_certificates(certificate)[0]
-    except (ValueError, binascii.Error, IndexError):
-        return False
-    return any(_issued(served, authority) for authority in authorities)
-
-
-def _issued(served: x509.Certificate, authority: x509.Certificate) -> bool:
-    try:
-        served.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
-        return served == authority
-    return True
-
-
-def _invalid(certificate: bytes, seen: Installation) -> str:
-    try:
-        served = x509.load_pem_x509_certificates(certificate)[0]
-    except (ValueError, IndexError):
-        return "its certificate cannot be read"
-    if served.not_valid_after_utc < seen.now:
-        return f"its certificate ended at {served.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
-    return f"its certificate begins at {served.not_valid_before_utc:%Y-%m-%d %H:%M} UTC" if served.not_valid_before_utc > seen.now else ""

@@ -1,25 +1,24 @@
-"""The facts about an installation, gathered from both sides.
+"""The facts about an installation, gathered from both sides: the bridge's here, the operator's and the exporters' in `examining_operator` and `examining_exporter`.
 
-Comes in: settings, how Kubernetes is reached, whose rights are asked about. Goes out: an `Installation`. What must stay true: nothing is changed on either side (the questions about rights are POSTs that leave nothing behind); of the webhook's Secret only certificates are read, never keys.
+Comes in: settings, how Kubernetes is reached, whose rights are asked about. Goes out: an `Installation`. What must stay true: nothing is changed on either side (the questions about rights are POSTs that leave nothing behind).
 """
 
 import asyncio
-import base64
 import datetime as dt
-import ssl
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from slinky.bridge.admission_service import configurations
 from slinky.bridge.settings import Settings, SettingsError
-from slinky.explain.asking import SECONDS, AskKube, AskSlurm
+from slinky.explain.asking import AskKube, AskSlurm
+from slinky.explain.examining_exporter import examine_exporters
+from slinky.explain.examining_operator import examine_operator, is_there
+from slinky.explain.examining_webhooks import webhooks_of
 from slinky.explain.gathering import lease_of
 from slinky.explain.installation import Installation, KubeSide, SlurmSide, Webhooks
 from slinky.explain.rights import Right, review_of, rights_of
 from slinky.kube import (
-    MUTATING_CONFIGURATIONS,
     NAMESPACES,
     NODES,
     PODS,
@@ -29,33 +28,13 @@ from slinky.kube import (
 )
 from slinky.kube import NotFoundError as KubeNotFoundError
 from slinky.kube.objects import Record
+from slinky.operator.settings import Settings as OperatorSettings
 from slinky.slurm import SlurmClient
 
-__all__ = ["examine"]
+__all__ = ["Asked", "examine"]
 
 AT_ONCE = 8  # questions about rights
 BRIDGE_ACCOUNT = "slurm-bridge"
-
-
-class _Certificates(Record, frozen=True):
-    certificate: str = msgspec.field(default="", name="tls.crt")
-
-
-class _Secret(Record, frozen=True):
-    data: _Certificates = _Certificates()
-
-
-class _Ready(Record, frozen=True):
-    ready: bool | None = None
-
-
-class _Endpoint(Record, frozen=True):
-    addresses: tuple[str, ...] = ()
-    conditions: _Ready = _Ready()
-
-
-class _Slice(Record, frozen=True):
-    endpoints: tuple[_Endpoint, ...] | None = None
 
 
 class _Verdict(Record, frozen=True):
@@ -70,17 +49,48 @@ class _Version(Record, frozen=True):
     git_version: str = ""
 
 
-SECRETS: Resource[_Secret] = Resource("", "v1", "secrets", _Secret)
-SLICES: Resource[_Slice] = Resource("discovery.k8s.io", "v1", "endpointslices", _Slice)
 ACCOUNTS: Resource[dict[str, Any]] = Resource("", "v1", "serviceaccounts", dict)
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be looked at: these parts (`bridge`, `operator`, `exporter`), and with `others` also those that are found there."""
+
+    parts: frozenset[str] = frozenset({"bridge"})
+    others: bool = False
+    operator: OperatorSettings = OperatorSettings(namespace="slinky")
+    operator_config: str = ""
+    operator_wrong: str = ""
+    exporter_url: str = ""
+
+
+THE_BRIDGE = Asked()
+
+
 async def examine(
-    settings: Settings, access: Access | Exception, *, config: str = "", wrong: str = "", bridge_user: str = ""
+    settings: Settings, access: Access | Exception, *, config: str = "", wrong: str = "", bridge_user: str = "", asked: Asked = THE_BRIDGE
 ) -> Installation:
-    async with AskKube(access) as kube, AskSlurm(settings) as slurm:
-        kube_side, slurm_side = await asyncio.gather(_kubernetes(kube, settings, bridge_user), _slurm(slurm, settings))
-        return Installation(now=dt.datetime.now(dt.UTC), settings=settings, config=config, wrong=wrong, kube=kube_side, slurm=slurm_side)
+    kube_side, slurm_side, has_bridge = KubeSide(), SlurmSide(), "bridge" in asked.parts
+    async with AskKube(access) as kube:
+        if has_bridge:
+            async with AskSlurm(settings) as slurm:
+                kube_side, slurm_side = await asyncio.gather(_kubernetes(kube, settings, bridge_user), _slurm(slurm, settings))
+        operator = exporters = None
+        if "operator" in asked.parts or (asked.others and await is_there(kube, asked.operator)):
+            operator = await examine_operator(kube, asked.operator, asked.operator_config, asked.operator_wrong)
+        if "exporter" in asked.parts or asked.others:
+            exporters = await examine_exporters(kube, asked.exporter_url, sure="exporter" in asked.parts)
+        kube_side = msgspec.structs.replace(kube_side, troubles=tuple(kube.troubles), unread=frozenset(kube.unread))
+    return Installation(
+        now=dt.datetime.now(dt.UTC),
+        settings=settings,
+        config=config,
+        wrong=wrong,
+        has_bridge=has_bridge,
+        kube=kube_side,
+        slurm=slurm_side,
+        operator=operator,
+        exporters=exporters,
+    )
 
 
 # Kubernetes
@@ -97,12 +107,10 @@ async def _kubernetes(kube: AskKube, settings: Settings, bridge_user: str) -> Ku
     pods, lease, webhooks, (user, denied) = await asyncio.gather(
         kube.ask("pods", lambda client: client.list(PODS, labels="scheduler.slinky.slurm.net/slurm-jobid"), None),
         kube.ask("lease", lambda client: lease_of(client, settings), None),
-        kube.ask("webhooks", lambda client: _webhooks(client, settings), Webhooks()),
+        kube.ask("webhooks", lambda client: webhooks_of(client, settings.admission, settings.namespace, _wanted(settings)), Webhooks()),
         kube.ask("rights", lambda client: _rights(client, settings, bridge_user), nobody),
     )
     return KubeSide(
-        troubles=tuple(kube.troubles),
-        unread=frozenset(kube.unread),
         version=version,
         nodes=tuple(nodes.items) if nodes else (),
         namespaces=tuple(namespaces.items) if namespaces else (),
@@ -113,6 +121,13 @@ async def _kubernetes(kube: AskKube, settings: Settings, bridge_user: str) -> Ku
         bridge_user=user,
         ahead=ahead,
     )
+
+
+def _wanted(settings: Settings) -> list[tuple[Resource[Any], dict[str, Any]]]:
+    try:
+        return configurations(settings)
+    except SettingsError:
+        return []
 
 
 async def _kube_ahead(client: Client) -> float | None:
@@ -145,53 +160,6 @@ async def _own_account(client: Client, settings: Settings) -> str:
     except KubeNotFoundError:
         return ""
     return f"system:serviceaccount:{settings.namespace}:{BRIDGE_ACCOUNT}"
-
-
-async def _webhooks(client: Client, settings: Settings) -> Webhooks:
-    try:
-        wanted = configurations(settings)
-    except SettingsError:
-        wanted = []
-    found: dict[str, Any] = {}
-    should: dict[str, Any] = {}
-    for resource, document in wanted:
-        kind = "mutating" if resource.plural == MUTATING_CONFIGURATIONS.plural else "validating"
-        should[kind] = document
-        try:
-            found[kind] = await client.get(resource.untyped, settings.admission.configuration)
-        except KubeNotFoundError:
-            found[kind] = None
-    certificate, unanswered, endpoints = b"", "", None
-    if settings.admission.url:
-        certificate, unanswered = await _served(settings.admission.url)
-    else:
-        certificate = await _kept(client, settings)
-        endpoints = await _endpoints(client, settings)
-    return Webhooks(found=found, wanted=should, certificate=certificate, endpoints=endpoints, unanswered=unanswered)
-
-
-async def _served(url: str) -> tuple[bytes, str]:
-    """The certificate that is shown there, and what went wrong."""
-    place = urlsplit(url)
-    try:
-        pem = await asyncio.to_thread(ssl.get_server_certificate, (place.hostname or "", place.port or 443), timeout=SECONDS / 2)
-    except (OSError, ValueError) as error:
-        return b"", f"a connection to it fails: {error}"
-    return pem.encode(), ""
-
-
-async def _kept(client: Client, settings: Settings) -> bytes:
-    try:
-        secret = await client.get(SECRETS, settings.admission.secret, settings.namespace)
-    except KubeNotFoundError:
-        return b""
-    return base64.b64decode(secret.data.certificate or "")
-
-
-async def _endpoints(client: Client, settings: Settings) -> int:
-    labels = f"kubernetes.io/service-name={settings.admission.service}"
-    found = await client.list(SLICES, settings.namespace, labels=labels)
-    return sum(len(point.addresses) for each in found.items for point in each.endpoints or () if point.conditions.ready is not False)
 
 
 # Slurm

@@ -16,6 +16,7 @@ from slinky.explain.facts import Facts, KubeFacts, SlurmFacts, in_slurm
 from slinky.explain.pods import job_of
 from slinky.kube import EVENTS, LEASES, NAMESPACES, NODES, PODS, Access, Client, Event, Lease, Namespace, Pod
 from slinky.kube import NotFoundError as KubeNotFoundError
+from slinky.operator.settings import Settings as OperatorSettings
 from slinky.slurm import Job, NotFoundError, SlurmClient, UnavailableError
 
 __all__ = ["gather_all", "gather_job", "gather_node", "gather_pod", "gather_queue", "lease_of", "live_jobs"]
@@ -173,7 +174,7 @@ async def _pod(client: Client, name: str, namespace: str) -> Pod | None:
         return None
 
 
-async def lease_of(client: Client, settings: Settings) -> Lease | None:
+async def lease_of(client: Client, settings: Settings | OperatorSettings) -> Lease | None:
     try:
         return await client.get(LEASES, settings.leader.name, settings.namespace)
     except KubeNotFoundError:

@@ -12,9 +12,11 @@ from slinky.explain.rights import Right
 from slinky.explain.troubles import Token
 from slinky.kube import Lease, Namespace, Pod
 from slinky.kube import Node as KubeNode
+from slinky.operator.kinds import Written
+from slinky.operator.settings import Settings as OperatorSettings
 from slinky.slurm import Node, Partition, Qos
 
-__all__ = ["Installation", "KubeSide", "SlurmSide", "Webhooks"]
+__all__ = ["ExporterSide", "Installation", "KubeSide", "OperatorSide", "SlurmSide", "Webhooks"]
 
 
 class Webhooks(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,12 +67,44 @@ class SlurmSide(msgspec.Struct, frozen=True, kw_only=True):
         return what not in self.unread
 
 
+class OperatorSide(msgspec.Struct, frozen=True, kw_only=True):
+    """`kinds` are the CRDs by name, None where there is none; `objects` what there is of ours, by kind. What could not be read is told by the Kubernetes side."""
+
+    settings: OperatorSettings
+    config: str = ""
+    wrong: str = ""  # with the configuration file; then `settings` are the defaults
+    kinds: Mapping[str, Mapping[str, Any] | None] = msgspec.field(default_factory=dict)
+    lease: Lease | None = None
+    webhooks: Webhooks = Webhooks()
+    objects: Mapping[str, tuple[Written, ...]] = msgspec.field(default_factory=dict)
+
+
+class ExporterSide(msgspec.Struct, frozen=True, kw_only=True):
+    """One exporter. `up`, `age`, `looks` and `missing` are what it tells of itself: whether Slurm answers it, how old its snapshot is, how many looks it took, and parts that it could not read; None where it did not answer. `token` is what the token in its Secret says of itself."""
+
+    place: str  # Service NAMESPACE/NAME, or an address
+    namespace: str = ""
+    endpoints: int | None = None  # that are ready; None where it is no Service
+    unanswered: str = ""
+    up: bool | None = None
+    age: float | None = None
+    looks: int | None = None
+    missing: tuple[str, ...] = ()
+    since: dt.datetime | None = None  # when its oldest pod was started
+    secret: str = ""
+    token: Token | None = None
+    without_token: str = ""  # what is the matter with the Secret
+
+
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """`wrong` is what is the matter with the configuration file; then `settings` are the defaults. `config` is its name."""
+    """`wrong` is what is the matter with the configuration file; then `settings` are the defaults. `config` is its name. Of bridge, operator and exporters, those that were looked at are there."""
 
     now: dt.datetime
     settings: Settings
     config: str = ""
     wrong: str = ""
+    has_bridge: bool = True
     kube: KubeSide = KubeSide()
     slurm: SlurmSide = SlurmSide()
+    operator: OperatorSide | None = None
+    exporters: tuple[ExporterSide, ...] | None = None

@@ -47,10 +47,13 @@ Made from the code: `slinky doctor --reference > docs/doctor.md`.
 ```sh
 slinky doctor                            # or: kubectl slurm doctor
 slinky doctor --bridge-user system:serviceaccount:slinky:slurm-bridge --strict -o json
+slinky doctor --part operator            # of the operator and its clusters only; also: bridge, exporter
 ```
 
-Looks at an installation of the bridge from both sides and says what to change, line by line. Nothing is changed. An area that could not be looked at, as a side does not answer, is told as not looked at.
+Looks at an installation from both sides and says what to change, line by line. Nothing is changed. An area that could not be looked at, as a side does not answer, is told as not looked at.
 
+- **What is looked at**: the bridge; the operator, where there is its Lease, its webhook or an object of its kinds; exporters, where a Service has the label `app.kubernetes.io/name=slurm-exporter`. `--part` names some of the three, and one that is named and is not there is a finding. The operator's names are taken from `--operator-config` (SLINKY_OPERATOR_CONFIG), without one as by default; an exporter outside of Kubernetes is named by `--exporter-url`.
+- **Of the operator** nothing is asked of any Slurm: what it knows stands in its objects. **An exporter** is read through the API server (`get` on `services/proxy`), which counts as a scrape; of its Secret only the token's user and times are looked at.
 - **Exit code**: 0 where there is no error, 1 where there is one; with `--strict` a warning counts too.
 - **Whose rights**: those of `--bridge-user`; without it those of the first of `admission.bridgeUsers`, else of the ServiceAccount `slurm-bridge` in the bridge's namespace where there is one, else of whoever asks. To ask for somebody else's needs `create` on `subjectaccessreviews`.
 

@@ -1,0 +1,104 @@
+"""What the doctor looks at in the clusters that the operator makes: what it says of each object, whether Slurm can be asked, workers that do not come to their end, tokens that run out. Pure.
+
+What must stay true: of an object that is wrong, the operator's own words are told; a cluster that waits for its jobs is told only when that takes long.
+"""
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from slinky.explain.catalogue import entry
+from slinky.explain.findings import Finding
+from slinky.explain.installation import Installation, OperatorSide
+from slinky.kube.objects import Condition
+from slinky.operator.conditions import DEGRADED, PROGRESSING
+from slinky.operator.kinds import Written
+from slinky.operator.kinds.schema import OFFERED
+from slinky.operator.relations import controller_of
+from slinky.operator.statuses import conditions_of
+from slinky.operator.tokens import SHARE
+
+__all__ = ["objects", "tokens"]
+
+UNSEEN = dt.timedelta(minutes=5)  # after which an operator that runs has seen what was written
+LONG = dt.timedelta(hours=1)  # that workers may take to go
+SOON = dt.timedelta(hours=1)
+GOING = frozenset({"ScalingDown", "RollingUpdate", "Deleting"})
+LATE = SHARE + 0.1  # of a token's life, when it should have been renewed
+
+
+def objects(seen: Installation) -> Iterator[Finding]:
+    operator = seen.operator
+    if operator is None:
+        return
+    for kind, all_ in operator.objects.items():
+        for found in all_:
+            yield from _object(kind, found, operator, seen.now)
+    asked = {(each.metadata.namespace, controller_of(each)) for each in operator.objects.get("RestApi", ())}
+    for controller in operator.objects.get("Controller", ()):
+        meta = controller.metadata
+        if (meta.namespace, meta.name) not in asked:
+            yield entry("cluster-without-restapi").found(
+                f"Controller {meta.key}", "no RestApi names it", namespace=meta.namespace, name=meta.name
+            )
+
+
+def _object(kind: str, found: Written, operator: OperatorSide, now: dt.datetime) -> Iterator[Finding]:
+    meta, told = found.metadata, {condition.type: condition for condition in conditions_of(found.status)}
+    about, plural = f"{kind} {meta.key}", OFFERED[kind].plural
+    names: dict[str, Any] = {"kind": plural, "namespace": meta.namespace, "name": meta.name}
+    if not told:
+        if meta.creation_timestamp is not None and now - meta.creation_timestamp > UNSEEN:
+            yield entry("object-unseen").found(about, "its status says nothing", advice=_unseen(meta.namespace, operator))
+        return
+    degraded = told.get(DEGRADED)
+    if degraded is not None and degraded.status == "True":
+        yield entry("object-degraded").found(about, f"{degraded.reason}: {degraded.message}", **names)
+    elif kind == "NodeSet" and (since := _going_since(found, told)) and now - since > LONG:
+        said = told[PROGRESSING]
+        hours = (now - since).total_seconds() / 3600
+        yield entry("nodeset-draining-long").found(about, f"for {hours:.0f} h {said.reason}: {said.message}", **names)
+
+
+def _unseen(namespace: str, operator: OperatorSide) -> str:
+    only = operator.settings.namespaces
+    if only and namespace not in only:
+        return f"the operator works in {', '.join(sorted(only))} only: add {namespace} to its `namespaces`"
+    return f"look whether the operator runs, and into its log: kubectl -n {operator.settings.namespace} get pods"
+
+
+def _going_since(found: Written, told: Mapping[str, Condition]) -> dt.datetime | None:
+    """Since when workers of a NodeSet are to go and have not gone."""
+    progressing = told.get(PROGRESSING)
+    if progressing is None or progressing.status != "True" or progressing.reason not in GOING:
+        return None
+    return found.metadata.deletion_timestamp or progressing.last_transition_time
+
+
+def tokens(seen: Installation) -> Iterator[Finding]:
+    for found in seen.operator.objects.get("Token", ()) if seen.operator else ():
+        meta, status = found.metadata, found.status
+        issued, ends = _time(status.get("issuedAt")), _time(status.get("expiresAt"))
+        if ends is None:
+            continue  # nothing was made yet, of which its conditions tell
+        about, left = f"Token {meta.key}", ends - seen.now
+        names = {"namespace": meta.namespace, "name": meta.name}
+        if left <= dt.timedelta():
+            yield entry("token-object-over").found(about, f"the token in its Secret ended at {ends:%Y-%m-%d %H:%M} UTC", **names)
+        elif found.spec.get("refresh", True):
+            if issued is not None and seen.now - issued > (ends - issued) * LATE:
+                words = f"it ends in {_minutes(left)}, and should have been renewed"
+                yield entry("token-object-expires").found(about, words, **names)
+        elif left < SOON:
+            yield entry("token-object-expires").found(about, f"it ends in {_minutes(left)}, and refresh is false", **names)
+
+
+def _minutes(left: dt.timedelta) -> str:
+    return f"{max(0, int(left.total_seconds() // 60))} minutes"
+
+
+def _time(said: object) -> dt.datetime | None:
+    try:
+        return dt.datetime.fromisoformat(said) if isinstance(said, str) else None
+    except ValueError:
+        return None
