@@ -16,7 +16,10 @@ from slinky.bridge.settings import Settings as BridgeSettings
 from slinky.exporter.alerts import ALERTS
 from slinky.exporter.settings import Settings as ExporterSettings
 from slinky.operator.settings import Settings as OperatorSettings
-from writing import CHECKOUT, write_or_check
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts.writing import CHECKOUT, write_or_check
 
 CHARTS = CHECKOUT / "charts"
 Schema = dict[str, Any]

@@ -12,7 +12,11 @@ import click
 
 from slinky.cli import slinky
 
-PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts.writing import CHECKOUT, write_or_check
+
+PAGE = CHECKOUT / "docs" / "commands.md"
 WIDTH = 100
 HEAD = """# Commands
 
@@ -38,17 +42,5 @@ def _told(command: click.Command, name: str, parent: click.Context | None) -> It
                 yield from _told(found, each, context)
 
 
-def main() -> int:
-    text = written()
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    if "--check" in sys.argv:
-        print(f"{PAGE} is not as scripts/command_reference.py writes it")
-        return 1
-    PAGE.write_text(text)
-    print(f"written: {PAGE}")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({PAGE: written()}))

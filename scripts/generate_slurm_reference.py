@@ -9,6 +9,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,7 +21,10 @@ from slinky.slurm.calls.cluster import Partitions, Reservations
 from slinky.slurm.calls.jobs import Jobs
 from slinky.slurm.calls.nodes import Nodes
 from slinky.slurm.numbers import Number
-from writing import CHECKOUT, write_or_check
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts.writing import CHECKOUT, write_or_check
 
 TARGET = CHECKOUT / "docs/slurm-client-reference.md"
 

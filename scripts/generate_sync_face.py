@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from writing import CHECKOUT, write_or_check
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts.writing import CHECKOUT, write_or_check
 
 PACKAGE = CHECKOUT / "src/slinky/slurm"
 TARGET = PACKAGE / "sync.py"

@@ -11,7 +11,10 @@ from pathlib import Path
 from slinky.cli.manifests import as_yaml
 from slinky.exporter.alerts import prometheus_rule, rule_file
 from slinky.exporter.dashboards import as_text, dashboards
-from writing import CHECKOUT, write_or_check
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts.writing import CHECKOUT, write_or_check
 
 MONITORING = CHECKOUT / "monitoring"
 CHART = CHECKOUT / "charts/slurm-exporter/files"

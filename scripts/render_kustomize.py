@@ -14,7 +14,10 @@ import yaml
 from slinky.cli.manifests import as_yaml
 from slinky.sandbox.golang import build_program
 from slinky.sandbox.progress import Progress
-from writing import CHECKOUT, write_or_check
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts.writing import CHECKOUT, write_or_check
 
 NAMESPACE = "slinky"
 BASES = {"slurm-operator": ["--set=crds.enabled=true"], "slurm-bridge": []}

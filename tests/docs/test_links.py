@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from scripts.check_links import anchors, broken, pages
 
-from check_links import anchors, broken, pages
 from tests.conftest import CHECKOUT
 
 
