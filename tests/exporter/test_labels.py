@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slinky.exporter.labels import LONGEST, bounded, clean, top, weights
-from slinky.exporter.tres import GresKind, Resources, read_gres, read_tres
+from slinky.slurm.tres import GresKind, Resources, read_gres, read_tres
 
 names = st.text(alphabet="abcdef", max_size=2)
 sums = st.dictionaries(st.tuples(st.sampled_from(["running", "pending"]), names, names), st.integers(1, 9).map(float), max_size=60)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 
 from slinky.bridge.keys import SETTINGS
 from slinky.bridge.needs import Needs, needs_of
-from slinky.bridge.task import gres_counts
 from slinky.kube import Pod
 from slinky.kube.quantities import whole
+from slinky.slurm.tres import read_gres_asked
 
 __all__ = ["gres_of", "too_few"]
 
@@ -28,7 +28,7 @@ def too_few(said: str | None, pods: Iterable[Pod], mapped: Mapping[str, str]) ->
     """What is wrong with the annotation, one sentence a GRES, for the first of the pods that asks for more than it says. It is per node, so it must hold one pod at least. Raises QuantityError as `needs_of` does."""
     if not said:
         return []
-    given = gres_counts(said)
+    given = read_gres_asked(said)
     for pod in pods:
         asked = gres_of(needs_of(pod), mapped)
         if problems := [_sentence(said, name, count) for name, count in _by_name(asked).items() if _there(given, name) < count]:

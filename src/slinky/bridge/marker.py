@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from slinky.slurm.pod_comments import VERSION, PodComment, read_pod_comment
+
 __all__ = [
     "Failure",
     "Marking",
@@ -24,7 +26,6 @@ __all__ = [
     "with_told",
 ]
 
-VERSION = 1
 MOST_BYTES = 16 * 1024
 MOST_RANKS = 100_000
 MOST_TOLD = 8 * 1024
@@ -58,17 +59,11 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     exit_code: int
 
 
-class _Comment(msgspec.Struct):
-    slinky: int = 0
-    marker: str = ""
-    cluster: str = ""
-    workload: str = ""
-    count: int = 0
+class _Comment(PodComment):
     ranks: str = ""
     where: str = ""
-    pods: list[str] = []
     told: Told = Told()
-    failed: list[Failure] = []
+    failed: tuple[Failure, ...] = ()
 
 
 def marker_for(cluster: str, workload: str, uids: Iterable[str], attempt: int = 0) -> str:
@@ -109,11 +104,8 @@ def comment_for(
 
 def read_comment(text: str, cluster: str) -> Marking | None:
     """None for anything that is not ours: another cluster's, the original's, a person's."""
-    try:
-        comment = msgspec.json.decode(text, type=_Comment)
-    except msgspec.DecodeError:
-        return None
-    if comment.slinky != VERSION or comment.cluster != cluster or not comment.marker:
+    comment = read_pod_comment(text, _Comment)
+    if comment is None or comment.cluster != cluster:
         return None
     return Marking(
         marker=comment.marker,
@@ -122,7 +114,7 @@ def read_comment(text: str, cluster: str) -> Marking | None:
         count=comment.count,
         ranks=_ranks(comment.ranks),
         where=comment.where,
-        pods=tuple(comment.pods),
+        pods=comment.pods,
     )
 
 
@@ -153,7 +145,7 @@ def with_failures(comment: str, failures: Iterable[Failure]) -> str:
 
 def failures_of(comment: str) -> tuple[Failure, ...]:
     try:
-        return tuple(msgspec.json.decode(comment, type=_Comment).failed)
+        return msgspec.json.decode(comment, type=_Comment).failed
     except msgspec.DecodeError:
         return ()
 

@@ -3,7 +3,6 @@
 Pure. What must stay true: what one side did because of the other is told from what somebody did, so that the advice goes to the cause.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 
 from slinky.bridge.keys import CORDONED_FOR_SLURM, EXTERNAL_NODE
@@ -15,18 +14,16 @@ from slinky.explain.findings import Finding
 from slinky.kube import Node as KubeNode
 from slinky.kube.quantities import QuantityError, quantity
 from slinky.slurm import Node, expand
+from slinky.slurm.tres import read_gres
 
 __all__ = ["address_is_missing", "devices_in_kubernetes", "devices_in_slurm", "is_labelled", "is_ready", "node_findings", "node_lines"]
-
-_GRES = re.compile(r"(?:^|,)([\w.-]+)(?::([A-Za-z_][\w.-]*))?:(\d+)([KMGTP]?)")
-POWERS = {letter: 1024**power for power, letter in enumerate(("", "K", "M", "G", "T", "P"))}
 
 
 def devices_in_slurm(node: Node) -> dict[str, int]:
     """By GRES, all types together: `gpu:h100:8(S:0-1),nic:2` is 8 of gpu and 2 of nic."""
     found: dict[str, int] = {}
-    for name, _, count, power in _GRES.findall(node.gres):
-        found[name] = found.get(name, 0) + int(count) * POWERS[power]
+    for kind, count in read_gres(node.gres).items():
+        found[kind.name] = found.get(kind.name, 0) + int(count)
     return found
 
 

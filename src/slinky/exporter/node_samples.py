@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from slinky.exporter.families import Family, gauge
 from slinky.exporter.labels import Sums, add, clean, top, weights, within
 from slinky.exporter.settings import Limits
-from slinky.exporter.tres import MIB, read_gres
 from slinky.slurm import Node, Partition
+from slinky.slurm.tres import MIB, read_gres
 
 __all__ = ["DESCRIBED", "node_families", "node_state"]
 

@@ -10,8 +10,8 @@ from slinky.exporter.families import Family, gauge
 from slinky.exporter.labels import OTHER, Sums, add, clean, top
 from slinky.exporter.settings import Limits
 from slinky.exporter.snapshot import JobFacts, Snapshot
-from slinky.exporter.tres import MIB
 from slinky.slurm import Diagnostics, JobState, Node, Partition
+from slinky.slurm.tres import MIB
 
 __all__ = ["original_families"]
 

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from slinky.exporter.marked import PodsOfJob, read_marker
-from slinky.exporter.tres import Resources, read_gres, read_tres
 from slinky.slurm import (
     AuthenticationError,
     Diagnostics,
@@ -27,6 +26,7 @@ from slinky.slurm import (
     SlurmError,
     UnavailableError,
 )
+from slinky.slurm.tres import Resources, read_gres, read_tres
 
 __all__ = ["PARTS", "JobFacts", "Snapshot", "facts_of", "take"]
 

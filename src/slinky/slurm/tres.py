@@ -1,18 +1,20 @@
-"""Slurm's words for resources, taken apart: `cpu=4,mem=4G,gres/gpu=2` and `gpu:h100:8(S:0-1),hca:2`.
+"""Slurm's words for resources, taken apart: `cpu=4,mem=4G,gres/gpu=2`, `gpu:h100:8(S:0-1),hca:2` and `gres/gpu:h100:2,gres/shard:3`.
 
-Pure. What must stay true: what cannot be understood is left out; nothing is raised, as one odd word of one node must not cost a scrape.
+Pure. What must stay true: what cannot be understood is left out; nothing is raised, as one odd word of one node must not cost all the others.
 """
 
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["MIB", "GresKind", "Resources", "read_gres", "read_tres"]
+__all__ = ["MIB", "GresKind", "Resources", "read_gres", "read_gres_asked", "read_tres"]
 
 MIB = 1024**2
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)")
 _ASIDE = re.compile(r"\([^)]*\)")
+NO_GRES = frozenset({"cpu", "mem", "node", "billing", "energy", "vmem", "pages"})
+NO_GRES_KINDS = ("license/", "bb/", "fs/", "ic/")
 
 
 class GresKind(NamedTuple):
@@ -68,6 +70,17 @@ def read_gres(text: str) -> dict[GresKind, float]:
         kind = GresKind(name, ":".join(rest))
         found[kind] = found.get(kind, 0.0) + count
     return found
+
+
+def read_gres_asked(text: str | None) -> dict[str, int]:
+    """Of a job's `tres_per_task` and the like: `gres/gpu:h100:2,gres/shard:3` → {"gpu:h100": 2, "shard": 3}; without a number it is one. What is no GRES (`cpu:4`, which Slurm may add) does not count."""
+    words = [word for word in (text or "").split(",") if word and not _is_no_gres(word)]
+    plain = ",".join(word.removeprefix("gres/").removeprefix("gres:").replace("=", ":") for word in words)
+    return {f"{kind.name}:{kind.type}" if kind.type else kind.name: int(count) for kind, count in read_gres(plain).items()}
+
+
+def _is_no_gres(word: str) -> bool:
+    return word.replace("=", ":").partition(":")[0] in NO_GRES or word.startswith(NO_GRES_KINDS)
 
 
 def _number(text: str) -> float:
