@@ -14,9 +14,9 @@ from slinky.sandbox.down import down
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.up import up
-from tests.chaos.history import read_history
+from tests.chaos.history import History, read_history
 from tests.chaos.invariants import check
-from tests.chaos.operator_history import read_operator_history
+from tests.chaos.operator_history import OperatorHistory
 from tests.chaos.operator_invariants import check_operator
 from tests.chaos.operator_plan import OperatorPlan
 from tests.chaos.operator_run import operator_chaos
@@ -105,10 +105,10 @@ def _run(plan: Plan | OperatorPlan, console: Console, folder: Path, *, keep: boo
 
 def _judge(path: Path, console: Console, *, operator: bool) -> int:
     if operator:
-        report = Report(seed=0, seconds=0, faults={}, invariants=check_operator(read_operator_history(path)), lives={})
+        report = Report(seed=0, seconds=0, faults={}, invariants=check_operator(read_history(path, OperatorHistory)), lives={})
         show(report, console)
         return 1 if report.violations else 0
-    history = read_history(path)
+    history = read_history(path, History)
     report = Report(seed=0, seconds=0, faults={}, invariants=check(history), lives=fates(history), jobs=len(history.jobs))
     show(report, console)
     return 1 if report.violations else 0

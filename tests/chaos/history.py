@@ -5,7 +5,7 @@ faults of the run did themselves.
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -109,10 +109,13 @@ class History(msgspec.Struct, kw_only=True):
     settled_at: float = 0.0
 
 
-def write_history(history: History, path: Path) -> None:
+H = TypeVar("H", bound=msgspec.Struct)
+
+
+def write_history(history: msgspec.Struct, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.encode(history))
 
 
-def read_history(path: Path) -> History:
-    return msgspec.json.decode(path.read_bytes(), type=History)
+def read_history(path: Path, kind: type[H]) -> H:
+    return msgspec.json.decode(path.read_bytes(), type=kind)

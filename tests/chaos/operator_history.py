@@ -3,14 +3,13 @@
 What must stay true: nothing here was said by the operator. Pods are as a watch on the API server showed them, nodes as slurmctld told them when it was asked past the operator's lines, jobs as accounting has them; `acts` are what the run did itself.
 """
 
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from tests.chaos.history import JobRecord, PodSeen
 
-__all__ = ["NodeSample", "OperatorAct", "OperatorHistory", "WorkerLeft", "read_operator_history", "write_operator_history"]
+__all__ = ["NodeSample", "OperatorAct", "OperatorHistory", "WorkerLeft"]
 
 
 class NodeSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,12 +57,3 @@ class OperatorHistory(msgspec.Struct, kw_only=True):
     began: float = 0.0
     last_fault: float = 0.0
     settled_at: float = 0.0
-
-
-def write_operator_history(history: OperatorHistory, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.encode(history))
-
-
-def read_operator_history(path: Path) -> OperatorHistory:
-    return msgspec.json.decode(path.read_bytes(), type=OperatorHistory)

@@ -22,11 +22,12 @@ from slinky.sandbox.operator import install_crds
 from slinky.sandbox.played_cluster import NODESETS as NODESET_RESOURCE
 from slinky.sandbox.played_cluster import PlayedCluster, played_workers
 from slinky.slurm import SlurmClient, SlurmError
+from tests.chaos.history import write_history
 from tests.chaos.journal import Journal
 from tests.chaos.lines import Lines, kube_context
 from tests.chaos.observer import Observer
 from tests.chaos.old_state import OldState
-from tests.chaos.operator_history import OperatorHistory, WorkerLeft, write_operator_history
+from tests.chaos.operator_history import OperatorHistory, WorkerLeft
 from tests.chaos.operator_invariants import SETTLE_SECONDS, check_operator, nothing_left_over
 from tests.chaos.operator_people import People
 from tests.chaos.operator_plan import OperatorPlan
@@ -77,7 +78,7 @@ async def operator_chaos(sandbox: Sandbox, plan: OperatorPlan, folder: Path, say
             await _until(lambda: _is_in_order(history, people, kube, slurm))
         history.pods, history.samples, history.acts = list(observer.pods), list(samples), list(people.acts)
         await _accounted(sandbox, history)
-    write_operator_history(history, folder / "history.json")
+    write_history(history, folder / "history.json")
     return Report(
         seed=plan.seed,
         seconds=plan.seconds,

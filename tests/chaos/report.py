@@ -1,6 +1,7 @@
 """What a run came to: faults by kind, invariants with their counts, the pods' lives, and the verdict; as a table and as JSON."""
 
 from collections import Counter
+from io import StringIO
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from tests.chaos.history import History
 from tests.chaos.invariants import Checked
 from tests.chaos.lives import fate, first_failures, jobs_by_id, lives
 
-__all__ = ["Report", "fates", "show", "write_report"]
+__all__ = ["Report", "fates", "held", "show", "write_report"]
 
 MOST_SHOWN = 20
 
@@ -70,3 +71,14 @@ def write_report(report: Report, folder: Path) -> Path:
     path = folder / "report.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
     return path
+
+
+def held(report: Report, folder: Path, least_faults: int) -> None:
+    """What a test asserts of a run: all that must hold did, and it was looked for while enough went wrong."""
+    write_report(report, folder)
+    text = StringIO()
+    show(report, Console(file=text, width=160))
+    print(text.getvalue())
+    assert not report.violations, text.getvalue()
+    assert report.injected >= least_faults
+    assert all(checked.looked_at for checked in report.invariants)

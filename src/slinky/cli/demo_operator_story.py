@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from slinky.sandbox.clusterbridge import cluster_bridge
+from slinky.sandbox.commands import said_by
 from slinky.sandbox.errors import SandboxError
 from slinky.sandbox.handle import Sandbox
 
@@ -140,16 +141,7 @@ class OperatorStory:
     async def _kubectl(self, *words: str) -> str:
         own = [] if "-n" in words else ["--namespace", NAMESPACE]
         command = [str(self._sandbox.folder / "bin/kubectl"), *own, *words]
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
-        try:
-            async with asyncio.timeout(COMMAND_SECONDS):
-                out, wrong = await process.communicate()
-        except TimeoutError:
-            process.kill()
-            raise SandboxError(f"kubectl {shlex.join(words)} did not end within {COMMAND_SECONDS:g} s") from None
-        if process.returncode:
-            raise SandboxError(f"kubectl {shlex.join(words)}: {wrong.decode().strip()}")
-        return out.decode()
+        return await said_by(*command, called=f"kubectl {shlex.join(words)}", seconds=COMMAND_SECONDS)
 
     async def _until(self, what: str, probe: Callable[[], Awaitable[bool]]) -> None:
         deadline, wrong = time.monotonic() + PATIENCE, ""

@@ -4,9 +4,7 @@ Comes in: a sandbox that is up, and what is to be set otherwise. Goes out: the C
 head's network and with the cluster's DNS, for they speak with slurmrestd by its Service. What must stay true: they end with the one who started them, and the webhook configuration goes with them; clusters run on.
 """
 
-import asyncio
 import shlex
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from slinky.sandbox.errors import SandboxError
+from slinky.sandbox.commands import said_by
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.identity import host_pid
 from slinky.sandbox.images import DAEMONS
@@ -87,18 +85,8 @@ async def install_crds(sandbox: Sandbox) -> None:
 
 
 async def _said(*words: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "slinky", "operator", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
-        async with asyncio.timeout(WORD_SECONDS):
-            out, wrong = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        raise SandboxError(f"slinky operator {words[0]} did not end within {WORD_SECONDS:g} s") from None
-    if process.returncode:
-        raise SandboxError(f"slinky operator {words[0]} ended with {process.returncode}: {wrong.decode()[-2000:]}")
-    return out.decode()
+    command = (sys.executable, "-m", "slinky", "operator", *words)
+    return await said_by(*command, called=f"slinky operator {words[0]}", seconds=WORD_SECONDS)
 
 
 @asynccontextmanager
