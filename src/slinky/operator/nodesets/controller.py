@@ -4,51 +4,32 @@ In: changes of NodeSets, pods, Kubernetes nodes and Slurm. Out: a snapshot, a pl
 What must stay true: all that a pass decides comes from one snapshot; changes that come in a crowd make few passes; what is wrong with a NodeSet stands in its status, and nothing of it is deleted meanwhile.
 """
 
-import datetime as dt
-import logging
-import time
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from slinky.kube import (
-    CLAIMS,
-    AlreadyExistsError,
-    Backoff,
-    ConflictError,
-    Key,
-    KubeMetrics,
-    Node,
-    NotFoundError,
-    PersistentVolumeClaim,
-    Pod,
-    WorkQueue,
-)
+from slinky.kube import AlreadyExistsError, Backoff, ConflictError, Key, KubeMetrics, NotFoundError, WorkQueue
 from slinky.operator.applying import ApplyError
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import Owner
 from slinky.operator.conditions import broken
-from slinky.operator.departing import abandons
 from slinky.operator.files import UnreadableError
 from slinky.operator.kinds import NODESETS, NodeSet, NodeSetSpec, Written
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import Act, CreateClaim, CreatePod, LetGo, Tell
 from slinky.operator.nodesets.carrying import Carrier
-from slinky.operator.nodesets.daemons import names_of_others
-from slinky.operator.nodesets.hearing import Hearing
+from slinky.operator.nodesets.looking import Look
 from slinky.operator.nodesets.memory import Memory
-from slinky.operator.nodesets.plan import JobsNeeded, choose, jobs_needed, plan
+from slinky.operator.nodesets.plan import choose, plan
 from slinky.operator.nodesets.revisions import REVISIONS, new_revision, surplus_revisions
-from slinky.operator.nodesets.snapshot import ClusterStands, SlurmView, Snapshot, target_of
+from slinky.operator.nodesets.snapshot import Snapshot
 from slinky.operator.nodesets.status import numbers, selector_text, standing
 from slinky.operator.nodesets.telling import told_of
 from slinky.operator.nodesets.waking import Waking
 from slinky.operator.objects.meta import owner
 from slinky.operator.objects.view import ClusterView, slurm_key
-from slinky.operator.objects.worker_pod import revision_of, worker_claims, worker_pod
+from slinky.operator.objects.worker_pod import worker_claims, worker_pod
 from slinky.operator.objects.workers import nodeset_objects
 from slinky.operator.relations import controller_of
 from slinky.operator.site import Site
@@ -56,8 +37,6 @@ from slinky.operator.trouble import Trouble
 from slinky.slurm import SlurmError
 
 __all__ = ["NodeSets"]
-
-log = logging.getLogger(__name__)
 
 BACKOFF = Backoff(first=0.5, most=60.0)
 UNSETTLED_SECONDS = 5.0  # between two looks at one that is not as it should be: deadlines pass without a sign
@@ -70,7 +49,7 @@ class NodeSets:
         self._site, self._assembler = site, assembler
         self.queue: WorkQueue[Key] = WorkQueue(backoff=BACKOFF, expected=(Trouble, SlurmError))
         self._memories: dict[str, Memory] = {}
-        self._hearings: dict[Key, Hearing] = {}
+        self._look = Look(site)
         if metrics:
             metrics.follow("nodesets", self.queue)
 
@@ -107,7 +86,8 @@ class NodeSets:
         if view is not None:
             self._site.tell_what_has_no_effect("NodeSet", found, nodeset)
             await self._prepare(found, nodeset, view)
-        snapshot = await self._snapshot(nodeset, view)
+        memory = self._memories.setdefault(nodeset.metadata.uid, Memory())
+        snapshot = await self._look.at(nodeset, view, memory)
         if nodeset.spec.revision_history_limit and view is not None:
             await self._keep_history(snapshot)
         acts = plan(snapshot)
@@ -173,90 +153,6 @@ class NodeSets:
             with suppress(NotFoundError, ConflictError):
                 await kube.delete(REVISIONS, gone.metadata.name, namespace, uid=gone.metadata.uid)
         memory.history_kept = present
-
-    # What is so
-
-    async def _snapshot(self, nodeset: NodeSet, view: ClusterView | None) -> Snapshot:
-        watches, meta, now = self._site.watches, nodeset.metadata, time.monotonic()
-        memory = self._memories.setdefault(meta.uid, Memory())
-        pods = {pod.metadata.name: pod for pod in watches.pods.by_index(Waking.BY_NODESET, meta.uid)}
-        controller = Key(meta.namespace, nodeset.spec.controller_ref.name)
-        hearing = self._hearings.setdefault(controller, Hearing())
-        moment = dt.datetime.now(dt.UTC)
-        snapshot = Snapshot(
-            nodeset=nodeset,
-            revision=revision_of(nodeset, view) if view is not None else "",
-            now=moment,
-            pods=pods,
-            nodes=self._nodes(nodeset, pods.values()),
-            slurm=hearing.view(self._site.clusters.get(*controller), moment),
-            controller=self._stands(controller),
-            is_abandoned=self._is_abandoned(nodeset, controller),
-            created=memory.unseen_creations(pods, now),
-            deleted=memory.unseen_deletions({pod.metadata.uid for pod in pods.values()}, now),
-            refused=memory.lately_refused(now),
-            taken=self._taken(nodeset, view),
-            propagated=tuple(self._site.settings.propagated_node_conditions),
-        )
-        if nodeset.spec.volume_claim_templates:
-            snapshot = replace(snapshot, claims=await self._claims(nodeset, memory, frozenset(pods)))
-        return replace(snapshot, slurm=await self._with_jobs(snapshot, controller, hearing))
-
-    async def _claims(self, nodeset: NodeSet, memory: Memory, pods: frozenset[str]) -> Mapping[str, PersistentVolumeClaim]:
-        """Listed anew where pods came or went since, or some are to come."""
-        of = (pods, nodeset.metadata.generation)
-        is_complete = not nodeset.spec.is_daemon_set and len(pods) >= nodeset.spec.replicas
-        found = memory.claims(of, time.monotonic()) if is_complete else None
-        if found is None:
-            listed = await self._site.kube.list(CLAIMS, nodeset.metadata.namespace, labels=selector_text(nodeset))
-            found = {claim.metadata.name: claim for claim in listed.items}
-            memory.listed(of, found, time.monotonic())
-        return found
-
-    def _taken(self, nodeset: NodeSet, view: ClusterView | None) -> dict[str, str]:
-        if view is None or not nodeset.spec.is_daemon_set or len(view.nodesets) < 2:
-            return {}
-        watches = self._site.watches
-        return names_of_others(nodeset, view.nodesets, watches.nodes.list(), watches.pods.list(nodeset.metadata.namespace))
-
-    def _nodes(self, nodeset: NodeSet, pods: Iterable[Pod]) -> dict[str, Node]:
-        nodes = self._site.watches.nodes
-        if nodeset.spec.is_daemon_set:
-            return {node.metadata.name: node for node in nodes.list()}
-        used = {pod.spec.node_name for pod in pods}
-        pinned = (nodeset.status.ordinal_to_node or {}).values() if nodeset.spec.pin_to_node else ()
-        targets = {target for pod in pods if not pod.spec.node_name and (target := target_of(pod))}
-        return {name: node for name in {*used, *targets, *pinned} if name and (node := nodes.get(name)) is not None}
-
-    def _stands(self, controller: Key) -> ClusterStands:
-        kinds = self._site.watches.kinds
-        found = kinds["Controller"].by_key(controller)
-        if found is None:
-            return ClusterStands.GONE
-        if found.metadata.deletion_timestamp is not None:
-            return ClusterStands.LEAVING
-        has_restapi = any(controller_of(each) == controller.name for each in kinds["RestApi"].list(controller.namespace))
-        return ClusterStands.HERE if has_restapi else ClusterStands.MUTE
-
-    def _is_abandoned(self, nodeset: NodeSet, controller: Key) -> bool:
-        kinds, meta = self._site.watches.kinds, nodeset.metadata
-        found = kinds["NodeSet"].get(meta.name, meta.namespace)
-        return found is not None and abandons(found, kinds["Controller"].by_key(controller))
-
-    async def _with_jobs(self, snapshot: Snapshot, controller: Key, hearing: Hearing) -> SlurmView:
-        needed = jobs_needed(snapshot)
-        cluster = self._site.clusters.get(*controller)
-        if needed is JobsNeeded.NOT or cluster is None:
-            return snapshot.slurm
-        leaves = snapshot.is_being_deleted and not snapshot.pods
-        try:
-            seen = await hearing.jobs(cluster, needed, waiting=leaves)
-        except SlurmError as error:
-            log.info("NodeSet %s: jobs could not be asked for, so nothing is deleted: %s", snapshot.key, error)
-            return snapshot.slurm
-        partition = snapshot.nodeset.slurm_name
-        waiting = tuple(job for job, partitions in seen.waiting or () if partition in partitions) if leaves else ()
-        return replace(snapshot.slurm, jobs=seen.holding, waiting=waiting)
 
     # What is done
 
