@@ -46,11 +46,22 @@ def digest(*parts: str | bytes) -> str:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Hold `path` as a lock file; the kernel lets go of it when the holder dies."""
+    """Hold `path` as a lock file; the kernel lets go of it when the holder dies. Who holds it may remove the file: whoever waited for it then waits for the one that is there now."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    while True:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_at(file.fileno(), path):
+                yield
+                return
+
+
+def _is_at(number: int, path: Path) -> bool:
+    """Whether an open file is the one of that name: it may have been removed since, and made anew by another."""
+    try:
+        return os.path.samestat(os.fstat(number), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def entry(name: str, build: Callable[[Path], None]) -> Path:

@@ -1,7 +1,7 @@
 """Take a sandbox down, whatever state it is in: the keeper's end takes processes and mounts with it; then the cable, cgroups and files.
 
 What must stay true: only the process that was written down as this sandbox's keeper is signalled; nothing outside the
-sandbox's own folder and cgroups is removed; doing it twice is doing it once.
+sandbox's own folder, lock and cgroups is removed; doing it twice is doing it once.
 """
 
 import shutil
@@ -24,10 +24,12 @@ def down(name: str, keep_logs: Path | None = None) -> bool:
     folder = sandbox_folder(name)
     if not folder.exists():
         return False
-    with lock(folder.with_name(f"{name}.lock")):
+    place = folder.with_name(f"{name}.lock")
+    with lock(place):
         if keep_logs and (folder / "logs").exists():
             shutil.copytree(folder / "logs", keep_logs, dirs_exist_ok=True)
         remove(name)
+        place.unlink(missing_ok=True)
     return True
 
 
