@@ -1,4 +1,4 @@
-"""The charts on real nodes, by the real helm, in the words of docs/install.md: installed, used, upgraded, uninstalled. The tests follow one another.
+"""The charts on real nodes, by the real helm, in the words of docs/install.md: installed, used, upgraded, uninstalled; and the pages whose every command is run, the quick start last. The tests follow one another.
 
 What must be seen: what runs is what the charts say, two of each and one that leads; a job and a pod go through Slurm; an upgrade changes pods and keeps certificates, keys and state; afterwards nothing is left.
 """
@@ -6,7 +6,9 @@ What must be seen: what runs is what the charts say, two of each and one that le
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ import pytest
 from slinky.sandbox.charts import CHARTS, install, releases, uninstall
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
-from tests.conftest import Starter
+from tests.conftest import CHECKOUT, Starter
+from tests.guides.pages import QUICKSTART, run_page
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
@@ -60,13 +63,16 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(start_sandbox: Starter) -> Iterator[Site]:
-    sandbox = start_sandbox("charts", Shape(nodes=0, real_nodes=2, operator=True))
-    found = Site(sandbox)
+def empty_site(start_sandbox: Starter) -> Site:
+    return Site(start_sandbox("charts", Shape(nodes=0, real_nodes=2, operator=True)))
+
+
+@pytest.fixture(scope="module")
+def site(empty_site: Site) -> Site:
     said: list[str] = []
-    install(sandbox, said.append)
+    install(empty_site.sandbox, said.append)
     assert [line.split()[:2] for line in said if line.startswith("helm")] == [["helm", "install"]] * len(releases())
-    yield found
+    return empty_site
 
 
 def test_two_of_each_run_and_one_leads(site: Site) -> None:
@@ -199,3 +205,63 @@ def test_it_can_be_installed_again(site: Site) -> None:
     assert "Succeeded" in site.run("helm", "test", "slurm-bridge", "--namespace=slinky")
     uninstall(site.sandbox, said.append)
     assert CHARTS.is_dir()
+
+
+@pytest.fixture
+def newcomer(empty_site: Site) -> Iterator[Site]:
+    """The cluster of somebody who has never met us: nothing of ours is there, and the default StorageClass is one whose volumes heed fsGroup. Afterwards, where something failed, what was there is told."""
+    site = empty_site
+    assert not site.run("helm", "list", "--all-namespaces", "--short").split(), "the tests before have uninstalled all of it"
+    site.kubectl("delete", "namespace", "slinky", "team", "--ignore-not-found")
+    site.kubectl("delete", "persistentvolumeclaims", "--all", "--namespace=slurm")
+    site.kubectl("label", "node", "--all", "scheduler.slinky.slurm.net/external-node-")
+    for name in ("standard", "local"):
+        default = f"storageclass.kubernetes.io/is-default-class={str(name == 'local').lower()}"
+        site.kubectl("annotate", "storageclass", name, default, "--overwrite")
+    yield site
+    if site.run("helm", "list", "--all-namespaces", "--short").split():
+        tell(site, "get", "pods", "--all-namespaces", "--output=wide")
+        tell(site, "get", "events", "--all-namespaces", "--sort-by=.lastTimestamp")
+        tell(site, "describe", "nodesets,controllers,restapis", "--namespace=slurm")
+        tell(site, "logs", "--namespace=slinky", "--tail=60", "--prefix", "--selector=app.kubernetes.io/component in (operator, scheduler)")
+
+
+def tell(site: Site, *words: str) -> None:
+    program, environment = str(site.sandbox.folder / "bin/kubectl"), os.environ | site.sandbox.exports()
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=60, env=environment)
+    print("kubectl", *words, done.stdout[-8000:], done.stderr[-1000:], sep="\n")
+
+
+def environment(site: Site, home: Path) -> dict[str, str]:
+    """Images are there under the names that the charts have unless told otherwise."""
+    found = site.sandbox.exports()
+    return {**found, "PATH": f"{Path(sys.executable).resolve().parent}:{found['PATH']}", "HOME": str(home), "REGISTRY": "slinky"}
+
+
+def test_the_guide_to_slurm_on_bare_metal_as_written(newcomer: Site, tmp_path: Path) -> None:
+    """The sandbox's own Slurm is outside of Kubernetes; but for a site's names nothing is replaced."""
+    names = [
+        ("SlurmctldHost=slurm-head(slurm-head.example.com)", "SlurmctldHost=head(slurmctld.slurm)"),
+        ("slurm-head.example.com:6820", "slurmrestd.slurm:6820"),
+        ("ClusterName=cluster", "ClusterName=sandbox"),
+        ("busybox:1.36", "sandbox/busybox:1"),
+        ("label node NAME", "label node node-1"),
+    ]
+    (tmp_path / "charts").symlink_to(CHARTS)
+    for path in (CHECKOUT / "examples/guides").glob("*.yaml"):
+        text = path.read_text()
+        for old, new in names:
+            text = text.replace(old, new)
+        copy = tmp_path / path.relative_to(CHECKOUT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text)
+    run_page(CHECKOUT / "docs/guides/bare-metal-slurm.md", environment(newcomer, tmp_path), names, folder=tmp_path)
+    newcomer.run(*releases()[-1].command("uninstall"))
+
+
+def test_the_quick_start_as_written(newcomer: Site, tmp_path: Path) -> None:
+    """From nothing to nothing; what is pulled from a registry is there already."""
+    run_page(QUICKSTART, environment(newcomer, tmp_path))
+    everywhere = "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,customresourcedefinitions,namespaces"
+    assert not [name for name in newcomer.names(everywhere) if "slurm" in name or "slinky" in name]
+    assert not (tmp_path / "slinky").exists()

@@ -52,7 +52,7 @@ PropagateResourceLimits=NONE
 
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
-GresTypes=gpu,mig,hca
+GresTypes=gpu,mig,hca,slice
 Licenses=matlab:20
 SchedulerType=sched/backfill
 # A pod should not wait for the next round: schedule at each submit, look deep into the queue.

@@ -1,0 +1,3 @@
+from tests.charts.conftest import helm
+
+__all__ = ["helm"]
