@@ -39,7 +39,7 @@ test-all: lint  ## everything, the long ones too (hours)
 chaos: setup  ## pods and gangs while everything fails, by a seed: SEED=1 SECONDS=120 RUNS=1 (docs/chaos.md)
 	$(RUN)/python -m tests.chaos --seed $(or $(SEED),1) --seconds $(or $(SECONDS),120) --runs $(or $(RUNS),1) $(OPTIONS)
 
-demo: setup  ## pods, a gang and a burst placed by Slurm, on a real Slurm and a real Kubernetes
+demo: setup  ## a gang, afterok between pods and sbatch, a preemption with grace, on two real nodes; and a picture of it
 	$(RUN)/slinky demo
 
 demo-operator: setup  ## a Slurm cluster in pods, made by the operator, on two real nodes; and pods that it places

@@ -1,52 +1,54 @@
-"""`slinky demo` as its user meets it, where standard output is no terminal: what it shows comes true, and nothing of it is left."""
+"""`slinky demo` as its user meets it, where standard output is no terminal: what it shows comes true, and nothing of it is left but the picture."""
 
 import re
 import signal
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from slinky.sandbox.cache import sandbox_folder
-from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.handle import Sandbox, names
 from tests.conftest import CHECKOUT, Cli
 from tests.sandbox.leftovers import HeldNamespace, leftovers
 from tests.sandbox.processes import children, started
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.long]  # minutes by itself
 
 
-def test_it_shows_pods_a_gang_a_burst_and_their_ends_on_both_sides(cli: Cli) -> None:
-    done = cli("demo", "--nodes", "20")
+def test_the_story_comes_true_and_becomes_a_picture(cli: Cli, tmp_path: Path) -> None:
+    picture = tmp_path / "timeline.svg"
+    done = cli("demo", "--picture", str(picture), timeout=900)
     said = done.stdout
-    assert done.returncode == 0, done.stderr
-    for file in ("pod.yaml", "gang.yaml", "fails.yaml"):
-        assert f"kubectl apply -n team -f examples/{file}" in said
-        for line in (CHECKOUT / "examples" / file).read_text().splitlines():
-            assert line.startswith("#") or line in said
-    assert re.search(r"pod gpu is job \d+ .*: Slurm gave it kwok-\d+, GPU \d; it runs there", said)
-    assert re.search(r"pod urgent is job \d+ \(account physics, QoS high\)", said)
-    assert re.search(r"│ \d+ +team/urgent +physics +high +RUNNING .*││ urgent +Running +kwok-\d+", said), "both queues, side by side"
-    ranks = re.findall(r"\b(\d+) +ring-(\d+)-\w+ +(kwok-\d+) +(\d)\b", said.partition("→ ranks 0 to 7")[0])
-    places = {int(rank): (node, gpu) for rank, index, node, gpu in ranks if rank == index}
-    assert sorted(places) == list(range(16))
-    assert len(set(places.values())) == 16
-    assert len({node for node, _ in places.values()}) == 2
-    assert re.search(r"200 pods in [\d.]+ s from the first create to the last bound, \d+ pods/s", said)
-    assert re.search(r"from Slurm's start of a job to its pod bound: [\d.]+ s on average", said)
-    accounted = said.partition("→ sacct knows them")[2]
-    assert re.search(r"team/small .*CANCELLED by 0", accounted)
-    assert re.search(r"team/fails .*FAILED +3:0", accounted)
-    assert re.search(r"team/burst-\d+ ", accounted)
-    assert "all of it came true" in said
+    assert done.returncode == 0, said + done.stderr
+    for file in ("ring.yaml", "low.yaml", "urgent.yaml"):
+        assert f"$ kubectl apply -n team -f examples/demo/{file}" in said
+    assert [f"rank {rank} of 4 on node-{rank // 2}" in said for rank in range(4)] == [True] * 4
+    assert re.search(r"job-dependency: job \d+: Slurm says Dependency .*afterok:\d+", said)
+    chain = re.search(r"published by job (\d+): model of job (\d+) from data of job (\d+)", said)
+    assert chain
+    assert f"$ sbatch --dependency=afterok:{chain[2]} examples/demo/publish.sh" in said
+    assert "pod-node-not-free" in said
+    assert len(re.findall(r"wrote its checkpoint and ended by itself; [\d.]+ s later the urgent (?:pod|job) began", said)) == 2
+    assert len(re.findall(r"team/low-\S+ +low +PREEMPTED", said)) == 2
+    assert f"the picture of it: {picture}\n" in said
     assert said.endswith("the sandbox is down: no process, mount or interface is left\n")
+    drawn = ElementTree.fromstring(picture.read_text())
+    links = [
+        element.get("class")
+        for element in drawn.iter()
+        if element.get("d", "").startswith("M") and "title" in "".join(child.tag for child in element)
+    ]
+    assert sorted(filter(None, links)) == ["link afterok"] * 2 + ["link preempts"] * 2
+    assert str(CHECKOUT) not in picture.read_text()
+    assert not [name for name in names() if name.startswith("demo-")]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("how", ["told to end", "its bridge dies"])
-def test_nothing_is_left_of_one_that_does_not_come_to_its_end(how: str) -> None:
-    with started("demo", "--nodes", "8") as demo:
+def test_nothing_is_left_of_one_that_does_not_come_to_its_end(how: str, tmp_path: Path) -> None:
+    with started("demo", "--picture", str(tmp_path / "timeline.svg")) as demo:
         name = f"demo-{demo.pid}"
-        demo.until_said("1. Pods wait in Slurm's queue")
+        demo.until_said("$ kubectl apply -n team -f examples/demo/ring.yaml")
         sandbox = Sandbox.running(name)
         inside = HeldNamespace(sandbox.record.keeper.pid)
         processes = children(demo.pid)

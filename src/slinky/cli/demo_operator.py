@@ -13,7 +13,7 @@ import time
 import click
 from rich.console import Console
 
-from slinky.cli.demo import ENDINGS
+from slinky.cli.demo.command import ENDINGS
 from slinky.cli.demo_operator_story import EXAMPLES, OperatorStory
 from slinky.sandbox.down import down
 from slinky.sandbox.errors import SandboxError, UsageError, last_lines
