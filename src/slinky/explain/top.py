@@ -22,6 +22,9 @@ __all__ = ["view"]
 
 COLOURS = {"RUNNING": "green", "PENDING": "yellow", "SUSPENDED": "magenta", "COMPLETING": "cyan"}
 LEAST_ROWS = 3
+# Shares of the width: the same from one look to the next, whatever stands in them.
+NODE_COLUMNS = {"PARTITION": 14, "NODES": 6, "IDLE": 6, "IN USE": 7, "OUT": 5, "CPUS": 19, "MEMORY": 21, "GPUS": 17}
+JOB_COLUMNS = {"JOB": 7, "NAME": 20, "USER": 8, "PARTITION": 10, "STATE": 11, "TIME": 8, "NODES OR REASON": 17, "PODS": 25}
 FRAMES = 6  # lines: of two tables, the heads, and the frames around them
 
 
@@ -58,8 +61,8 @@ def _groups(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 
 def _nodes(groups: dict[str, list[Node]]) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-    for column in ("PARTITION", "NODES", "IDLE", "IN USE", "OUT", "CPUS", "MEMORY", "GPUS"):
-        table.add_column(column, no_wrap=True)
+    for column, ratio in NODE_COLUMNS.items():
+        table.add_column(column, no_wrap=True, ratio=ratio)
     for name, nodes in groups.items():
         out = [node for node in nodes if not node.takes_jobs]
         idle = [node for node in nodes if node.takes_jobs and not node.is_busy]
@@ -93,8 +96,8 @@ def _queue(facts: Facts, rows: int) -> RenderableType:
         pods.setdefault(job_of(pod), []).append(pod)
     jobs = sorted(facts.slurm.queue or (), key=_order)
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-    for column in ("JOB", "NAME", "USER", "PARTITION", "STATE", "TIME", "NODES OR REASON", "PODS"):
-        table.add_column(column, no_wrap=True, overflow="ellipsis")
+    for column, ratio in JOB_COLUMNS.items():
+        table.add_column(column, no_wrap=True, overflow="ellipsis", ratio=ratio)
     for job in jobs[:rows]:
         state = "+".join(job.states)
         table.add_row(
@@ -109,7 +112,7 @@ def _queue(facts: Facts, rows: int) -> RenderableType:
         )
     total, shown = sum(_counts(facts).values()), min(rows, len(jobs))
     left = f", {total - shown} more" if total > shown else ""
-    return Panel(table, title=f"queue ({total} jobs{left})", title_align="left")
+    return Panel(table, title=f"queue ({total} job{'' if total == 1 else 's'}{left})", title_align="left")
 
 
 def _order(job: Job) -> tuple[bool, int, int]:
