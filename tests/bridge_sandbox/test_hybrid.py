@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from slinky.bridge.keys import SETTINGS, SLURM_NODE, SLURM_NODE_NAME
 from slinky.kube import NODES, PatchKind
@@ -16,7 +17,7 @@ from slinky.sandbox.shape import Shape
 from slinky.slurm import NodeDescription
 from tests.bridge_sandbox.conftest import POLICY, Team, background_bridge, open_team
 from tests.bridge_sandbox.history import History, script
-from tests.conftest import Partition, Starter
+from tests.conftest import CHECKOUT, Partition, Starter
 
 pytestmark = pytest.mark.sandbox
 
@@ -166,6 +167,29 @@ async def test_a_pod_begins_when_the_processes_of_the_last_job_are_gone(team: Te
     assert ended is not None
     assert began is not None
     assert began >= ended
+
+
+async def test_a_pod_begins_when_a_job_of_sbatch_has_succeeded(team: Team) -> None:
+    """The pod of docs/guides/hybrid-nodes.md."""
+    job = await sbatch(team, "simulation", seconds=600)
+    text = (
+        (CHECKOUT / "examples/guides/hybrid-nodes.yaml").read_text().replace("JOBID", str(job)).replace("busybox:1.36", "sandbox/busybox:1")
+    )
+    pod = yaml.safe_load(text)
+    pod["metadata"]["namespace"] = team.namespace
+    await team.create(pod)
+    await team.until_condition("report", "Dependency")
+    nodes = histories(team)
+    await until(team, "the job had begun", lambda: any(node.began("simulation") is not None for node in nodes))
+    next(node for node in nodes if node.began("simulation") is not None).let_end("simulation")
+
+    async def over() -> bool:
+        return (await team.get("report")).status.phase == "Succeeded"
+
+    await team.until("the pod had succeeded", over)
+    found = await team.get("report")
+    assert found.spec.node_name in COMPUTE.nodes
+    await team.until_accounted((await team.job_of("report")).job_id, f"{team.namespace}/report|COMPLETED|0:0|{found.spec.node_name}")
 
 
 @pytest.mark.long
