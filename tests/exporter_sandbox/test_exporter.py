@@ -11,6 +11,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from slinky.bridge.settings import Settings as BridgeSettings
+from slinky.explain.doctor import diagnose
+from slinky.explain.examining import Asked, examine
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.processes import Processes
 from slinky.sandbox.prometheus import promtool
@@ -152,6 +155,7 @@ async def test_a_slurm_that_is_down_costs_no_scrape(sandbox: Sandbox, tmp_path: 
             return await exporter.one("slurm_up") == 1.0
 
         await sandbox.until("slurmctld", "slurm_up was 1", told_up)
+        assert await doctors_findings(exporter.url) == []
         for fault in (Fault.RESET, Fault.STALL, Fault.UNAUTHORIZED, Fault.PLAIN_500):
             proxy.plan = lambda _, fault=fault: fault  # type: ignore[misc]
 
@@ -174,6 +178,16 @@ async def test_an_exporter_that_starts_while_slurm_is_down_serves(sandbox: Sandb
         told = await exporter.scrape()
         assert total(told, "slurm_up") == 0.0
         assert "slurm_cluster_nodes" not in told
+        assert await doctors_findings(exporter.url) == ["exporter-slurm-down"]
+    assert await doctors_findings(exporter.url) == ["exporter-unanswered"]
+
+
+async def doctors_findings(url: str) -> list[str]:
+    """What `slinky doctor --part exporter` says of it; no Kubernetes is asked."""
+    asked = Asked(parts=frozenset({"exporter"}), exporter_url=url)
+    return [
+        each.code for each in diagnose(await examine(BridgeSettings(), OSError("nobody"), asked=asked)).findings if each.area == "exporter"
+    ]
 
 
 async def test_one_look_for_a_pipe_is_what_promtool_likes(sandbox: Sandbox, programs: Path, tmp_path: Path, cli: Cli) -> None:

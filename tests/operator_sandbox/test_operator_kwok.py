@@ -12,9 +12,13 @@ import msgspec
 import pytest
 import yaml
 
+from slinky.bridge.settings import Settings as BridgeSettings
+from slinky.explain.doctor import diagnose
+from slinky.explain.examining import Asked, examine
 from slinky.kube import NAMESPACES, ApiError, Client, Resource, from_kubeconfig
 from slinky.operator.children import SECRETS
 from slinky.operator.kinds import CONTROLLERS
+from slinky.operator.settings import load_settings
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import FixedToken, SlurmClient
 from slinky.slurm.credentials import mint
@@ -182,6 +186,7 @@ async def test_what_is_wrong_is_said_and_holds_up_nothing_else(sandbox: Sandbox,
         assert "nodeSelector" in await lab.until_said("Controller", "refused", "True", "Refused", type_="Degraded")
         assert "missing" in await lab.until_said("Controller", "nofile", "True", "ConfigMapNotFound", type_="Degraded")
         assert not await lab.get("StatefulSet", "typo-controller")
+        await sees_the_doctor(lab, operator)
 
         await lab.patch("Controller", "typo", {"spec": {"extraconf": None}})
         await lab.patch("Controller", "refused", {"spec": {"template": None}})
@@ -189,6 +194,18 @@ async def test_what_is_wrong_is_said_and_holds_up_nothing_else(sandbox: Sandbox,
         await asyncio.gather(*(lab.until_said("Controller", name, "True") for name in ("typo", "refused", "nofile")))
         assert (await lab.condition("Controller", "refused", "Degraded"))[0] == "False"
     assert operator
+
+
+async def sees_the_doctor(lab: Lab, operator: Background) -> None:
+    """What is wrong here, and no more: the operator leads and its kinds are there; its webhook does not run."""
+    asked = Asked(parts=frozenset({"operator"}), operator=load_settings(operator.operator.config))
+    diagnosis = diagnose(await examine(BridgeSettings(), from_kubeconfig(lab.sandbox.kubeconfig), asked=asked))
+    assert {"operator", "operator-kinds"} <= set(diagnosis.fine), diagnosis
+    assert "operator-webhook-missing" in {each.code for each in diagnosis.findings}
+    found = {(each.about.rpartition("/")[2], each.code): each.seen for each in diagnosis.findings if f" {lab.namespace}/" in each.about}
+    assert found["typo", "object-degraded"].startswith("UnknownField: ")
+    assert {name for name, code in found if code == "object-degraded"} == {"typo", "refused", "nofile", "taken"}
+    assert {name for name, code in found if code == "cluster-without-restapi"} == {"typo", "refused", "nofile", "taken", "c"}
 
 
 async def test_a_nodeset_that_cannot_be_read_keeps_its_partition(sandbox: Sandbox, operator: Background) -> None:
