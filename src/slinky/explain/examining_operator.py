@@ -18,7 +18,7 @@ from slinky.operator.settings import Settings, SettingsError
 
 __all__ = ["examine_operator", "is_there"]
 
-CRDS: Resource[dict[str, Any]] = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", dict)
+CRDS: Resource[dict[str, Any]] = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", dict, namespaced=False)
 
 
 async def is_there(kube: AskKube, settings: Settings) -> bool:
