@@ -34,6 +34,8 @@ def _told(command: click.Command, name: str, parent: click.Context | None) -> It
     )
     if parent is not None:
         yield f"{'##' if parent.parent is None else '###'} {context.command_path}\n"
+    if hasattr(command, "_help_option"):
+        command._help_option = None  # click keeps that of whoever asked first, perhaps without the group that says `-h` too
     yield f"```\n{command.get_help(context).rstrip()}\n```\n"
     if isinstance(command, click.Group):
         for each in command.list_commands(context):

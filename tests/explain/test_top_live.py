@@ -25,13 +25,18 @@ def read_until(terminal: int, words: str, said: str = "", seconds: float = 60) -
     return said
 
 
+def _as_on_a_terminal() -> None:
+    """Where a shell has the tests in its background, Ctrl-C is ignored by all of them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_it_draws_looks_again_and_leaves(tmp_path: Path) -> None:
     terminal, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     environment = os.environ | {"KUBECONFIG": str(tmp_path / "none"), "SLINKY_SLURM_URL": "http://127.0.0.1:9", "TERM": "xterm"}
     environment.pop("SLINKY_BRIDGE_CONFIG", None)
     command = [sys.executable, "-m", "slinky", "top", "--every", "1"]
-    process = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside, env=environment)
+    process = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside, env=environment, preexec_fn=_as_on_a_terminal)
     os.close(inside)
     try:
         first = read_until(terminal, "queue (0 jobs)")
