@@ -33,8 +33,8 @@ test: lint  ## lint, then the fast tests, then the tests on the sandbox
 test-fast: lint  ## lint and the tests that need no sandbox (seconds)
 	$(PYTEST) $(SEVERAL) -m "not sandbox and not long"
 
-test-all: lint  ## everything, the long ones too (hours)
-	$(PYTEST)
+test-all: lint  ## everything, the long ones too (hours), with examples that no run has tried before
+	SLINKY_SEARCH=1 $(PYTEST)
 
 chaos: setup  ## pods and gangs while everything fails, by a seed: SEED=1 SECONDS=120 RUNS=1 (docs/chaos.md)
 	$(RUN)/python -m tests.chaos --seed $(or $(SEED),1) --seconds $(or $(SECONDS),120) --runs $(or $(RUNS),1) $(OPTIONS)

@@ -30,9 +30,10 @@ NODES = 48
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")  # each has sandboxes of its own
 _numbers = itertools.count()
 
+# How long an example takes is the machine's matter. A run of `make test` tries the same examples each time; `make test-all` searches on.
 settings.register_profile(
-    "without the clock", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)  # how long an example takes is the machine's matter
+    "without the clock", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not os.environ.get("SLINKY_SEARCH")
+)
 settings.load_profile("without the clock")
 
 Starter = Callable[[str, Shape], Sandbox]

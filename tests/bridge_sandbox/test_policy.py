@@ -71,7 +71,7 @@ CASES = {
     "maxGraceSeconds": Case(
         {"maxGraceSeconds": 90},
         {},
-        {},
+        {"comment": "any: who says nothing of jobs is not asked about before its pods are"},
         "spec.terminationGracePeriodSeconds is 91",
         spec={"terminationGracePeriodSeconds": 90},
         wrong={"terminationGracePeriodSeconds": 91},
