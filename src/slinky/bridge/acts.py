@@ -52,11 +52,13 @@ class Acts:
         await self._poller.confirm()
         return known.verified == self._poller.epoch
 
-    async def remember(self, job_id: int, failures: Mapping[int, Outcome], known: Known) -> None:
-        """Nothing of the plan that follows is done where Slurm does not take it: it is tried again then."""
-        if await self.is_still_own(known):
-            await self._executor.remember(job_id, [Failure(rank, said.uid, said.exit_code) for rank, said in failures.items()])
-            known.remembered = dict(failures)
+    async def remember(self, job_id: int, failures: Mapping[int, Outcome], known: Known) -> bool:
+        """False while it is in doubt whose the job of that id is: nothing of the plan that follows is to be done then, nor where Slurm does not answer."""
+        if not await self.is_still_own(known):
+            return False
+        await self._executor.remember(job_id, [Failure(rank, said.uid, said.exit_code) for rank, said in failures.items()])
+        known.remembered = dict(failures)
+        return True
 
     async def release(self, pod: Pod, known: Known) -> None:
         if await self._executor.release(pod):

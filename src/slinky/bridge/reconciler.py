@@ -214,7 +214,9 @@ class Reconciler:
                     await self._acts.end(key, job_id, exit_code, why, now, known)
                     self.queue.add(key)
                 case Remember(job_id, failures):
-                    await self._acts.remember(job_id, failures, known)
+                    if not await self._acts.remember(job_id, failures, known):
+                        self._hurry(key)
+                        return
                 case Label(uid, job_id):
                     acts.append(self._submitter.label([pods[uid]], job_id, known))
                     given_back = given_back or not job_id
