@@ -29,8 +29,15 @@ def a_pod(uid: str, job_id: int = 0, phase: str = "Pending", *, finalizer: bool 
     return Pod(metadata=meta, status=PodStatus(phase=phase))
 
 
-def a_job(job_id: int, *uids: str, attempt: int = 0, over: bool = False) -> Found:
-    return Found(KEY, Submission(job_id=job_id, tasks=len(uids)), marker_for("c1", str(KEY), uids, attempt), () if over else (job_id,))
+def on_node(node: str, job_id: int, uid: str = "a") -> Pod:
+    return msgspec.structs.replace(a_pod(uid, job_id, "Running"), spec=PodSpec(node_name=node))
+
+
+def a_job(job_id: int, *uids: str, attempt: int = 0, over: bool = False, nodes: str = "") -> Found:
+    """Without nodes it has not started."""
+    submission, marker = Submission(job_id=job_id, tasks=len(uids)), marker_for("c1", str(KEY), uids, attempt)
+    started, where = (1.0, frozenset(nodes.split(","))) if nodes else (0.0, frozenset[str]())
+    return Found(KEY, submission, marker, () if over else (job_id,), started=started, nodes=where)
 
 
 def inherited(pods: list[Pod], *jobs: Found) -> tuple[int, list[int]]:
@@ -83,8 +90,22 @@ def test_a_label_that_names_none_of_its_jobs_was_written_by_somebody_else_and_sa
     assert inherited([a_pod("a", 4711)], a_job(7, "a")) == (7, [])
     assert inherited([a_pod("a", 4711), a_pod("b", 7)], a_job(7, "a", "b")) == (7, [])
     assert inherited([a_pod("a", 4711)], a_job(7, "x")) == (0, [7])
-    running = msgspec.structs.replace(a_pod("a", 4711, "Running"), spec=PodSpec(node_name="n"))
-    assert inherited([running], a_job(7, "a", "gone")) == (7, []), "who runs there runs by a job of the workload"
+    assert inherited([on_node("n", 4711)], a_job(7, "a", "gone", nodes="n")) == (7, []), "who runs there runs by a job of the workload"
+
+
+def test_of_an_old_state_of_slurm_only_a_job_that_runs_and_has_their_nodes_can_be_that_of_pods_of_a_younger_one() -> None:
+    """Job 80 is unknown there; 46, which had been theirs before it, is what it was then."""
+    pods = [on_node("n", 80)]
+    assert inherited(pods, a_job(46, "a", nodes="n", over=True)) == (0, []), "what ended before they came ends nothing"
+    assert inherited(pods, a_job(46, "a")) == (0, [46]), "it waits: it would start elsewhere"
+    assert inherited(pods, a_job(46, "a", nodes="m")) == (0, [46])
+    assert inherited(pods, a_job(46, "a", nodes="n")) == (46, [])
+    assert inherited([*pods, on_node("m", 80, uid="b")], a_job(46, "a", "b", nodes="n")) == (0, [46])
+    assert inherited([*pods, on_node("m", 80, uid="b")], a_job(46, "a", "b", nodes="n,m")) == (46, [])
+    assert inherited(pods, a_job(80, "a", nodes="n", over=True), a_job(46, "a", nodes="n")) == (80, [46]), "its own has ended"
+    assert inherited([on_node("n", 0)], a_job(46, "a", nodes="n", over=True)) == (46, []), "without a label it is the best that is known"
+    found = inheritance("c1", KEY, pods, [a_job(46, "a", nodes="slurm-n")], in_slurm=lambda name: f"slurm-{name}")
+    assert found.own is not None, "nodes go by Slurm's names"
 
 
 def test_only_external_jobs_with_our_marker_and_cluster_are_ours() -> None:

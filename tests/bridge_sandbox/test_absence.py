@@ -69,6 +69,53 @@ async def test_slurm_restored_from_an_old_state_file(sandbox: Sandbox, partition
         assert "Traceback" not in bridge.log("run")
 
 
+@pytest.mark.long
+async def test_a_bridge_that_starts_on_an_old_state_leaves_pods_alone_whose_workload_had_ended_then(
+    sandbox: Sandbox, partition: Partition, tmp_path: Path
+) -> None:
+    """A gang's first job was over when the state was written, and its second, by which its pods run, is unknown there."""
+    memory = SlurmMemory(sandbox, partition)
+    async with own_bridge(sandbox, partition, tmp_path, **SWIFT) as (bridge, team):
+        template = team.pod("t", run_for="600s")
+        template["metadata"].pop("name")
+        spec = {"parallelism": 2, "completions": 2, "template": template}
+        await team.create(
+            {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "gang", "annotations": team.said(gang="true")}, "spec": spec}
+        )
+
+        async def suspend(yes: bool) -> None:
+            path = f"/apis/batch/v1/namespaces/{team.namespace}/jobs/gang"
+            await team.kube.raw("PATCH", path, body={"spec": {"suspend": yes}}, content_type="application/merge-patch+json")
+
+        async def gang() -> list[str]:
+            async def runs() -> bool:
+                return [pod.status.phase for pod in await team.pods()] == ["Running"] * 2
+
+            await team.until("the gang ran", runs)
+            return [pod.metadata.name for pod in await team.pods()]
+
+        before = await gang()
+        [first, _] = await team.until_labelled(*before)
+        await suspend(True)
+        await team.until_gone(*before)
+        await team.until_job(first, JobState.CANCELLED)
+        await memory.put_aside("over")
+        await suspend(False)
+        names = await gang()
+        [second, same] = await team.until_labelled(*names)
+        assert first < second == same
+
+        await bridge.stop("run")
+        await memory.bring_back("over")
+        assert second not in await jobs_of(team)
+        await bridge.start("run")
+        for name in names:
+            assert "pods that run go on" in await team.until_condition(name, "Lost")
+        assert await gang() == names
+        assert await team.until_labelled(*names) == [second, second]
+        assert "Traceback" not in bridge.log("run")
+
+
 async def test_mass_absence_stops_all_deletion_and_raises_an_alarm_until_an_administrator_confirms_it(
     sandbox: Sandbox, partition: Partition, tmp_path: Path
 ) -> None:

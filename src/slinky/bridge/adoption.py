@@ -3,10 +3,11 @@
 Comes in: all of Slurm's jobs, streamed, and the pods. Goes out: for each workload the job that is its own, and the jobs of ours that nobody has a use for. What must stay true: only jobs with our marker and our cluster's name
 are looked at; the parts of a hetjob are one job, its leader's; the job that the pods' label names is the workload's own, if it is one of those that name the workload: any other label was written by somebody else, and says nothing; one
 whose label was not written yet (or was changed) is adopted if it was submitted for just these pods, or if some of them are on nodes (be it over, if there is no other: they have yet to go); and one whose pods are gone, if others are awaited in their stead; any other that is not over is a
-stray, to be ended.
+stray, to be ended. Where the label on a node's pod names a younger job than all that Slurm has, Slurm was set back to an old state: an older job is the pods' only if it runs, and has their nodes. What it says of the pods otherwise (over, waiting,
+elsewhere) was said before they came to where they are.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -15,7 +16,7 @@ from slinky.bridge.submission import Submission, hetjob_of, submission_of
 from slinky.bridge.views import job_id_of, needs_job, pod_view
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
-from slinky.slurm import Job
+from slinky.slurm import Job, expand
 
 __all__ = ["Found", "Inheritance", "found_in", "inheritance", "meant_by", "whole"]
 
@@ -34,6 +35,7 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     pods: tuple[str, ...] = ()
     submitted: float = 0.0  # seconds since 1970, as Slurm says
     started: float = 0.0
+    nodes: frozenset[str] = frozenset()
 
     @property
     def is_over(self) -> bool:
@@ -70,6 +72,7 @@ def found_in(job: Job, cluster: str) -> Found | None:
         marking.pods,
         submitted,
         0.0 if job.is_pending else started,
+        frozenset(expand(job.nodes)) if job.nodes else frozenset(),
     )
 
 
@@ -87,29 +90,45 @@ def whole(found: Iterable[Found]) -> list[Found]:
         group = [leader, *sorted((part for part in group if part is not leader), key=lambda part: part.submission.job_id)]
         hetjob = hetjob_of([part.submission for part in group], [(part.ranks, part.where) for part in group])
         left = tuple(job_id for part in group for job_id in part.left)
-        together.append(msgspec.structs.replace(leader, submission=hetjob, left=left, hetjob_id=job_id, ranks=()))
+        nodes = frozenset[str]().union(*(part.nodes for part in group))
+        together.append(msgspec.structs.replace(leader, submission=hetjob, left=left, hetjob_id=job_id, ranks=(), nodes=nodes))
     return together
 
 
-def inheritance(cluster: str, key: WorkloadKey, pods: Sequence[Pod], jobs: Sequence[Found], *, awaited: bool = False) -> Inheritance:
-    """`jobs` are those that name this workload; `awaited`: whoever made its pods makes others in the stead of those that are gone."""
+def inheritance(
+    cluster: str,
+    key: WorkloadKey,
+    pods: Sequence[Pod],
+    jobs: Sequence[Found],
+    *,
+    awaited: bool = False,
+    in_slurm: Callable[[str], str] = str,
+) -> Inheritance:
+    """`jobs` are those that name this workload; `awaited`: whoever made its pods makes others in the stead of those that are gone; `in_slurm`: Slurm's name for a node."""
     views = [pod_view(pod) for pod in pods]
     ours = {job.submission.job_id for job in jobs}
     labels = {pod.job_id for pod in views if needs_job(pod)} & ours
     past = {pod.job_id for pod in views} - labels - {0}
     waiting = [pod.metadata.uid for pod in pods if not pod.is_over and pod.metadata.deletion_timestamp is None]
     marker = marker_for(cluster, str(key), waiting)
+    on_nodes = [(in_slurm(pod.spec.node_name), view.job_id) for pod, view in zip(pods, views, strict=True) if view.state == "bound"]
     own: Found | None = None
-    for job in sorted(jobs, key=lambda job: job.submission.job_id):
+    possible = [job for job in jobs if job.submission.job_id in labels or not _is_bygone(job, on_nodes)]
+    for job in sorted(possible, key=lambda job: job.submission.job_id):
         job_id = job.submission.job_id
         if job_id in labels or (not labels and not job.is_over and (job_id in past or job.marker.startswith(marker))):
             own = job
-    on_nodes = any(pod.state == "bound" for pod in views)
     if own is None and not labels and (awaited or on_nodes):
-        fitting = [job for job in jobs if not job.is_over] or [job for job in jobs if on_nodes and job.started]
+        fitting = [job for job in possible if not job.is_over] or [job for job in possible if on_nodes and job.started]
         own = max(fitting, key=lambda job: job.submission.job_id, default=None)
     strays = [job_id for job in jobs if job is not own for job_id in job.to_end]
     return Inheritance(own, strays)
+
+
+def _is_bygone(job: Found, on_nodes: Sequence[tuple[str, int]]) -> bool:
+    """Pods that are on nodes, as their labels say by a younger job, cannot be this one's; but it may have room for them where they are."""
+    has_them = not job.is_over and job.started > 0 and all(node in job.nodes for node, _ in on_nodes)
+    return not has_them and any(job.submission.job_id < label for _, label in on_nodes)
 
 
 def meant_by(job: Found, pods: Iterable[Pod]) -> list[str]:

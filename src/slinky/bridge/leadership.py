@@ -84,6 +84,7 @@ class Leadership:
         self._teller = teller
         self._window = window
         self._slurm_nodes = slurm_nodes
+        self._in_slurm = (names or NodeNames()).in_slurm
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self._freed: list[Callable[[str], None]] = []
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
@@ -215,7 +216,7 @@ class Leadership:
             self._executor.adopting(key, self._membership.pods(key), jobs)
             pods = self._membership.pods(key)
             awaited = self.reconciler.succession.prospects(key).awaited
-            inherited = inheritance(self._executor.site.cluster, key, pods, jobs, awaited=awaited)
+            inherited = inheritance(self._executor.site.cluster, key, pods, jobs, awaited=awaited, in_slurm=self._in_slurm)
             if inherited.own and (pods or awaited):
                 known = self.reconciler.known.setdefault(key, Known())
                 known.take(inherited.own.submission, self.poller.epoch)
