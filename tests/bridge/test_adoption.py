@@ -11,10 +11,11 @@ from slinky.bridge.marker import comment_for, marker_for
 from slinky.bridge.submission import Submission
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Meta, Pod
-from slinky.kube.objects import PodSpec, PodStatus
+from slinky.kube.objects import Condition, PodSpec, PodStatus
 from slinky.slurm import Job
 
 KEY = WorkloadKey("Job", "ns", "train")
+NOON = 1_800_000_000.0
 
 
 def a_pod(uid: str, job_id: int = 0, phase: str = "Pending", *, finalizer: bool = True, deleting: bool = False) -> Pod:
@@ -30,14 +31,17 @@ def a_pod(uid: str, job_id: int = 0, phase: str = "Pending", *, finalizer: bool 
 
 
 def on_node(node: str, job_id: int, uid: str = "a") -> Pod:
-    return msgspec.structs.replace(a_pod(uid, job_id, "Running"), spec=PodSpec(node_name=node))
+    """Since noon."""
+    bound = Condition(type="PodScheduled", status="True", last_transition_time=dt.datetime.fromtimestamp(NOON, dt.UTC))
+    status = PodStatus(phase="Running", conditions=(bound,))
+    return msgspec.structs.replace(a_pod(uid, job_id), spec=PodSpec(node_name=node), status=status)
 
 
-def a_job(job_id: int, *uids: str, attempt: int = 0, over: bool = False, nodes: str = "") -> Found:
+def a_job(job_id: int, *uids: str, attempt: int = 0, over: bool = False, nodes: str = "", ended: float = 0.0) -> Found:
     """Without nodes it has not started."""
     submission, marker = Submission(job_id=job_id, tasks=len(uids)), marker_for("c1", str(KEY), uids, attempt)
     started, where = (1.0, frozenset(nodes.split(","))) if nodes else (0.0, frozenset[str]())
-    return Found(KEY, submission, marker, () if over else (job_id,), started=started, nodes=where)
+    return Found(KEY, submission, marker, () if over else (job_id,), started=started, ended=ended, nodes=where)
 
 
 def inherited(pods: list[Pod], *jobs: Found) -> tuple[int, list[int]]:
@@ -96,7 +100,10 @@ def test_a_label_that_names_none_of_its_jobs_was_written_by_somebody_else_and_sa
 def test_of_an_old_state_of_slurm_only_a_job_that_runs_and_has_their_nodes_can_be_that_of_pods_of_a_younger_one() -> None:
     """Job 80 is unknown there; 46, which had been theirs before it, is what it was then."""
     pods = [on_node("n", 80)]
-    assert inherited(pods, a_job(46, "a", nodes="n", over=True)) == (0, []), "what ended before they came ends nothing"
+    assert inherited(pods, a_job(46, "a", nodes="n", over=True, ended=NOON - 60)) == (0, []), "what ended before they came ends nothing"
+    assert inherited(pods, a_job(46, "a", nodes="n", over=True, ended=NOON + 60)) == (46, []), (
+        "it ended with them there: it is the label that is wrong"
+    )
     assert inherited(pods, a_job(46, "a")) == (0, [46]), "it waits: it would start elsewhere"
     assert inherited(pods, a_job(46, "a", nodes="m")) == (0, [46])
     assert inherited(pods, a_job(46, "a", nodes="n")) == (46, [])

@@ -3,8 +3,8 @@
 Comes in: all of Slurm's jobs, streamed, and the pods. Goes out: for each workload the job that is its own, and the jobs of ours that nobody has a use for. What must stay true: only jobs with our marker and our cluster's name
 are looked at; the parts of a hetjob are one job, its leader's; the job that the pods' label names is the workload's own, if it is one of those that name the workload: any other label was written by somebody else, and says nothing; one
 whose label was not written yet (or was changed) is adopted if it was submitted for just these pods, or if some of them are on nodes (be it over, if there is no other: they have yet to go); and one whose pods are gone, if others are awaited in their stead; any other that is not over is a
-stray, to be ended. Where the label on a node's pod names a younger job than all that Slurm has, Slurm was set back to an old state: an older job is the pods' only if it runs, and has their nodes. What it says of the pods otherwise (over, waiting,
-elsewhere) was said before they came to where they are.
+stray, to be ended. Where the label on a node's pod names a younger job than all that Slurm has, Slurm was set back to an old state: an older job is the pods' only if it runs, and has their nodes, or if it ended after they were
+bound (then it is the label that was changed). What it says of them otherwise (over, waiting, elsewhere) was said before they came to where they are.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +19,8 @@ from slinky.kube import Pod
 from slinky.slurm import Job, expand
 
 __all__ = ["Found", "Inheritance", "found_in", "inheritance", "meant_by", "whole"]
+
+CLOCKS = 5.0  # seconds by which those of Slurm and Kubernetes may differ
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
@@ -35,6 +37,7 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     pods: tuple[str, ...] = ()
     submitted: float = 0.0  # seconds since 1970, as Slurm says
     started: float = 0.0
+    ended: float = 0.0
     nodes: frozenset[str] = frozenset()
 
     @property
@@ -59,7 +62,8 @@ def found_in(job: Job, cluster: str) -> Found | None:
     key = WorkloadKey.parse(marking.workload) if marking else None
     if marking is None or key is None:
         return None
-    submitted, started = (float(moment) if isinstance(moment, int) else 0.0 for moment in (job.submit_time, job.start_time))
+    said = (job.submit_time, job.start_time, job.end_time if job.is_finished else 0)
+    submitted, started, ended = (float(moment) if isinstance(moment, int) else 0.0 for moment in said)
     return Found(
         key,
         submission_of(job.job_id, job),
@@ -72,6 +76,7 @@ def found_in(job: Job, cluster: str) -> Found | None:
         marking.pods,
         submitted,
         0.0 if job.is_pending else started,
+        ended,
         frozenset(expand(job.nodes)) if job.nodes else frozenset(),
     )
 
@@ -111,7 +116,7 @@ def inheritance(
     past = {pod.job_id for pod in views} - labels - {0}
     waiting = [pod.metadata.uid for pod in pods if not pod.is_over and pod.metadata.deletion_timestamp is None]
     marker = marker_for(cluster, str(key), waiting)
-    on_nodes = [(in_slurm(pod.spec.node_name), view.job_id) for pod, view in zip(pods, views, strict=True) if view.state == "bound"]
+    on_nodes = [(pod, in_slurm(pod.spec.node_name)) for pod, view in zip(pods, views, strict=True) if view.state == "bound"]
     own: Found | None = None
     possible = [job for job in jobs if job.submission.job_id in labels or not _is_bygone(job, on_nodes)]
     for job in sorted(possible, key=lambda job: job.submission.job_id):
@@ -125,10 +130,19 @@ def inheritance(
     return Inheritance(own, strays)
 
 
-def _is_bygone(job: Found, on_nodes: Sequence[tuple[str, int]]) -> bool:
-    """Pods that are on nodes, as their labels say by a younger job, cannot be this one's; but it may have room for them where they are."""
-    has_them = not job.is_over and job.started > 0 and all(node in job.nodes for node, _ in on_nodes)
-    return not has_them and any(job.submission.job_id < label for _, label in on_nodes)
+def _is_bygone(job: Found, on_nodes: Sequence[tuple[Pod, str]]) -> bool:
+    """Pods that are on nodes, as their labels say by a younger job, are not this one's: unless it has them there, or had."""
+    if job.is_over:
+        has_them = any(_bound_at(pod) + CLOCKS < job.ended for pod, _ in on_nodes)
+    else:
+        has_them = job.started > 0 and all(node in job.nodes for _, node in on_nodes)
+    return not has_them and any(job.submission.job_id < job_id_of(pod) for pod, _ in on_nodes)
+
+
+def _bound_at(pod: Pod) -> float:
+    scheduled = pod.condition("PodScheduled")
+    since = scheduled.last_transition_time if scheduled else pod.metadata.creation_timestamp
+    return since.timestamp() if since else 0.0
 
 
 def meant_by(job: Found, pods: Iterable[Pod]) -> list[str]:
