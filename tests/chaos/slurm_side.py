@@ -5,7 +5,7 @@ says is over.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -73,12 +73,15 @@ def has_all_ends(jobs: list[JobRecord], live: list[LiveJob]) -> bool:
     return all(job.end or job.job_id in still for job in jobs)
 
 
-def completed(jobs: Iterable[JobRecord], live: Iterable[LiveJob]) -> list[JobRecord]:
-    """Accounting hears of a job's comment when it ends: until then slurmctld has it."""
+def completed(jobs: Sequence[JobRecord], live: Iterable[LiveJob]) -> list[JobRecord]:
+    """Accounting hears of a job's comment when it ends: until then slurmctld has it. Of several jobs of one id (Slurm was set back) it has the last."""
     there = {job.job_id: job for job in live}
+    last: dict[int, float] = {}
+    for job in jobs:
+        last[job.job_id] = max(job.submit, last.get(job.job_id, 0.0))
     return [
         msgspec.structs.replace(job, cluster=now.cluster, workload=now.workload, pods=now.pods)
-        if not job.end and (now := there.get(job.job_id))
+        if not job.end and job.submit == last[job.job_id] and (now := there.get(job.job_id))
         else job
         for job in jobs
     ]

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from tests.chaos.history import FORGOTTEN
+from tests.chaos.history import FORGOTTEN, LiveJob
 from tests.chaos.invariants import check
 from tests.chaos.old_state import with_forgotten
+from tests.chaos.slurm_side import completed
 from tests.chaos.test_invariants import history, job, life, pod, violations
 
 SET_BACK = 110.0
@@ -39,3 +40,9 @@ def test_an_id_that_was_given_out_again_is_another_job() -> None:
     jobs = with_forgotten([job(state="RUNNING", end=0.0)], [job(**ZOMBIE), other], SET_BACK)
     assert {(found.name, found.state) for found in jobs} == {("a/pod-0001", FORGOTTEN), ("a/pod-0002", "COMPLETED")}
     assert check(history([*life(1), *life(16, "pod-0002")], jobs))[0].violations == ()
+
+
+def test_what_slurmctld_says_of_a_running_job_is_said_of_the_last_that_had_its_id() -> None:
+    unheard = job(name="pod-0002", submit=115.0, start=116.0, **ZOMBIE)
+    live = LiveJob(job_id=7, state="RUNNING", cluster="chaos", workload="Pod a/other", pods=("a/pod-0002",))
+    assert [found.workload for found in completed([job(**ZOMBIE), unheard], [live])] == ["", "Pod a/other"]
