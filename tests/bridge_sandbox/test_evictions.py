@@ -2,7 +2,7 @@
 
 import pytest
 
-from slinky.kube import EVENTS
+from slinky.kube import EVENTS, PODS, PatchKind
 from tests.bridge_sandbox.conftest import Team
 
 pytestmark = pytest.mark.sandbox
@@ -76,3 +76,27 @@ async def test_a_budget_that_gives_way_in_time_is_not_overridden(team: Team) -> 
     await team.until_gone("b")
     assert not await notes(team, "b", "BudgetOverridden")
     assert (await team.get("c")).status.phase == "Running"
+
+
+async def test_why_a_pod_was_evicted_is_said_again_where_its_kubelet_has_written_back_what_it_knew_before(team: Team) -> None:
+    """A kubelet's next status carries the API server's own word for an eviction, if it had not seen ours by then."""
+    stops = {"sandbox.slinky.slurm.net/stop-after": "60s"}
+    pod = team.pod("p", annotations=stops)
+    pod["spec"]["terminationGracePeriodSeconds"] = 60
+    await team.create(pod)
+    await team.until_running("p")
+    [job] = await team.until_labelled("p")
+    await team.head("scancel", str(job))
+
+    async def says_why() -> bool:
+        found = (await team.get("p")).condition("DisruptionTarget")
+        return found is not None and found.reason == "SlurmCancelled"
+
+    await team.until("it said why", says_why)
+    old = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+    change = {"status": {"conditions": [old]}}
+    await team.kube.patch(PODS, "p", change, team.namespace, kind=PatchKind.STRATEGIC, subresource="status")
+    await team.until("it said why again", says_why)
+    await team.kube.patch(PODS, "p", {"metadata": {"annotations": dict.fromkeys(stops)}}, team.namespace)
+    await team.kube.delete(PODS, "p", team.namespace, grace_seconds=0)
+    await team.until_gone("p")

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
+from slinky.bridge.disruption import CONDITION_TYPE
 from slinky.bridge.evictions import Evictions
 from slinky.bridge.executor import Executor
 from slinky.bridge.marker import Failure
@@ -22,6 +23,8 @@ from slinky.kube import Pod
 __all__ = ["Acts"]
 
 log = logging.getLogger(__name__)
+
+MOST_LOOKS = 5  # at what an evicted pod says of it
 
 
 class Acts:
@@ -94,6 +97,16 @@ class Acts:
                 )
                 await self._executor.label(pod, right)
                 known.written.label(uid, right)
+
+    async def restore_reasons(self, pods: Sequence[Pod], known: Known) -> None:
+        """Of those that were evicted: a kubelet may have written back the API server's word for it, which it had seen before ours."""
+        for pod in pods if known.evicted else ():
+            evicted, said = known.evicted.get(pod.metadata.uid), pod.condition(CONDITION_TYPE)
+            if evicted is None or said is None or said.reason == evicted.reason or pod.metadata.deletion_timestamp is None:
+                continue
+            if evicted.looks < MOST_LOOKS:
+                evicted.looks += 1
+                await self._executor.say_again(pod, evicted.reason, evicted.why)
 
     async def adopt_labels(self, pods: Sequence[Pod], views: Sequence[PodView], job: JobView | None, known: Known) -> list[PodView]:
         """Pods of a job that is known to be the workload's own: what they say is remembered. One that is on a node and says something else was changed while nobody looked: a workload has no second job while one has pods on nodes."""

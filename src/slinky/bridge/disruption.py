@@ -1,7 +1,7 @@
 """One pod's eviction: through the Eviction API, which asks the disruption budgets, or past them. Either way the pod says why, by condition `DisruptionTarget`.
 
 Comes in: a pod, a reason for machines and one for people. Goes out: the pod is being deleted, with its own grace period; or the words of the budget that is in the way. What must stay true: only that very pod, by its UID; the API server writes
-the condition itself when it evicts, in words of its own, so ours goes after it; a deletion writes none, so ours goes before it.
+the condition itself when it evicts, in words of its own, so ours goes after it; a deletion writes none, so ours goes before it. A kubelet that had not seen ours yet writes back what it knew: `say` is there for that.
 """
 
 import datetime as dt
@@ -21,7 +21,7 @@ from slinky.kube import (
     UnavailableError,
 )
 
-__all__ = ["CONDITION_TYPE", "delete_past_budgets", "evict_within_budgets"]
+__all__ = ["CONDITION_TYPE", "delete_past_budgets", "evict_within_budgets", "say"]
 
 log = logging.getLogger(__name__)
 
@@ -43,17 +43,17 @@ async def evict_within_budgets(kube: Client, pod: Pod, reason: str, why: str) ->
         if SEVERAL not in error.message:
             raise
         return error.message
-    await _say(kube, pod, reason, why)
+    await say(kube, pod, reason, why)
     return ""
 
 
 async def delete_past_budgets(kube: Client, pod: Pod, reason: str, why: str) -> None:
     """Raises as `evict_within_budgets` does."""
-    await _say(kube, pod, reason, why)
+    await say(kube, pod, reason, why)
     await kube.delete(PODS, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
 
 
-async def _say(kube: Client, pod: Pod, reason: str, why: str) -> None:
+async def say(kube: Client, pod: Pod, reason: str, why: str) -> None:
     """Not worth the eviction: where it cannot be written, the Event tells the same."""
     condition: dict[str, Any] = {"type": CONDITION_TYPE, "status": "True", "reason": reason, "message": why[:MOST_MESSAGE]}
     condition["lastTransitionTime"] = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -11,7 +11,7 @@ from typing import Literal
 
 from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.executor import Executor
-from slinky.bridge.memory import Known, Refusal
+from slinky.bridge.memory import Evicted, Known, Refusal
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.plan import Evict
 from slinky.bridge.telling import Teller
@@ -49,6 +49,7 @@ class Evictions:
         before = known.refusals.get(uid)
         if before and now < before.again and not self._is_due(before, wanted, now):
             return
+        known.evicted[uid] = Evicted(wanted.reason, wanted.why)
         if self._settings.budgets == "ignore" or (before and self._is_due(before, wanted, now)):
             if await self._past(pod, wanted, before):
                 known.refusals.pop(uid, None)

@@ -8,7 +8,7 @@ from typing import Unpack
 import msgspec
 
 from slinky.bridge.adoption import Found
-from slinky.bridge.disruption import delete_past_budgets, evict_within_budgets
+from slinky.bridge.disruption import CONDITION_TYPE, delete_past_budgets, evict_within_budgets, say
 from slinky.bridge.hetjobs import Hetjobs
 from slinky.bridge.job_ends import JobEnds, Manner
 from slinky.bridge.keys import APART, FINALIZER, JOB_ID
@@ -231,6 +231,14 @@ class Executor:
         except (NotFoundError, ConflictError) as error:
             await self._gone_or_raise(pod, error)
             return ""
+
+    async def say_again(self, pod: Pod, reason: str, why: str) -> None:
+        """Why it was evicted, if it says something else now."""
+        self._check()
+        there = await self._there(pod)
+        said = there.condition(CONDITION_TYPE) if there else None
+        if there and (said is None or said.reason != reason):
+            await say(self._kube, pod, reason, why)
 
     async def remove(self, pod: Pod, reason: str, why: str) -> None:
         """Without asking its budgets; with its own grace period."""

@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from slinky.bridge.disruption import CONDITION_TYPE
 from slinky.bridge.jobsets import job_is_over
 from slinky.bridge.keys import APART, TASK
 from slinky.bridge.views import job_id_of
@@ -208,4 +209,5 @@ def _matters(old: Pod, new: Pod) -> bool:
         or before.labels != after.labels
         or before.annotations != after.annotations
         or before.uid != after.uid
+        or (after.deletion_timestamp is not None and old.condition(CONDITION_TYPE) != new.condition(CONDITION_TYPE))
     )

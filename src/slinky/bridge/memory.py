@@ -71,6 +71,14 @@ class Written(msgspec.Struct, gc=False):
             self.apart.discard(uid)
 
 
+class Evicted(msgspec.Struct):
+    """Why, and how often it was seen to say something else since."""
+
+    reason: str
+    why: str
+    looks: int = 0
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """A disruption budget does not let a pod go: since when, after how many tries, when the next is due, and in whose words."""
 
@@ -123,6 +131,7 @@ class Known(msgspec.Struct, gc=False):
     shrunk_to: int = 0  # pods that were left when it was last tried to give nodes back
     given_back: int = 0  # slots that its job has no more
     refusals: dict[str, Refusal] = {}  # pods that a disruption budget does not let go, by UID
+    evicted: dict[str, "Evicted"] = {}  # pods that were evicted, by UID, and why
     phase: str = ""
     pods: int = 0
     written: Written = msgspec.field(default_factory=Written)
@@ -151,6 +160,7 @@ class Known(msgspec.Struct, gc=False):
         self.parked, self.parked_for, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", None, 0.0, 0.0, 0.0, ""
         self.parkings, self.ending_since, self.rejected, self.rest, self.waits = 0, 0.0, "", (), ""
         self.vacant_since, self.lineage, self.outcomes, self.remembered, self.end, self.refusals = 0.0, "", {}, {}, None, {}
+        self.evicted = {}
         self.vacated_at, self.shrunk_to, self.given_back = 0.0, 0, 0
         self.too_large, self.where, self.unplaceable, self.doubts, self.obstacle_since = False, None, "", 0, 0.0
         self.recall(submission)
@@ -172,6 +182,7 @@ class Known(msgspec.Struct, gc=False):
         self.missing_since = self.incomplete_since = self.started_at = self.ending_since = 0.0
         self.obstacle, self.rejected, self.unplaceable, self.obstacle_since, self.rest, self.waits = "", "", "", 0.0, (), ""
         self.vacant_since, self.lineage, self.outcomes, self.remembered, self.end, self.refusals = 0.0, "", {}, {}, None, {}
+        self.evicted = {}
         self.vacated_at, self.shrunk_to, self.given_back = 0.0, 0, 0
         for uid in self.unwritten:
             self.written.labels.pop(uid, None)

@@ -129,6 +129,7 @@ class Reconciler:
         pods = self.knowledge.pods(key)
         await self._acts.check_labels(pods, known)
         await self._acts.restore_labels(pods, known)
+        await self._acts.restore_reasons(pods, known)
         views = views_of(pods, known, self.is_gone)
         known.holds = any(view.state == "bound" or (view.state == "over" and view.finalizer) for view in views)
         workload = self.knowledge.workload(key, pods, known)

@@ -139,6 +139,9 @@ class ShadowExecutor(Executor):
         self._shadow.cluster.evict(pod.metadata.uid, pod.key)
         return ""
 
+    async def say_again(self, pod: Pod, reason: str, why: str) -> None:
+        pass
+
     async def remove(self, pod: Pod, reason: str, why: str) -> None:
         await self.evict(pod, reason, why)
 
