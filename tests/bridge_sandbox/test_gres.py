@@ -1,4 +1,4 @@
-"""Extended resources as GRES: several on one node and in one pod, typed ones among them; and what no GRES stands for, which Kubernetes counts."""
+"""Extended resources as GRES: several on one node and in one pod, typed ones among them, as docs/guides/gpu-sharing.md has them; and what no GRES stands for, which Kubernetes counts."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from slinky.bridge.keys import DEVICES, EXTERNAL_NODE, JOB_ID
 from slinky.kube import EVENTS, NAMESPACES, NODES, PODS, Client, Pod, from_kubeconfig
@@ -13,7 +14,7 @@ from slinky.sandbox.bridge import SandboxBridge, sandbox_bridge
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
 from slinky.slurm import NotFoundError, SlurmClient
-from tests.conftest import Starter
+from tests.conftest import CHECKOUT, Starter
 
 pytestmark = pytest.mark.sandbox
 
@@ -124,3 +125,30 @@ async def leaves_out_what_slurm_does_not_know(site: Site) -> None:
     await site.sandbox.until("kube-apiserver", "an Event told of GresTypes", told)
     await site.create("after")
     await site.until_bound("after")
+
+
+async def test_shared_gpus_are_counted_as_the_guide_says(place: Sandbox, tmp_path: Path) -> None:
+    """With the values and the pods of docs/guides/gpu-sharing.md, on a node that has what its device plugin would tell."""
+    guides = CHECKOUT / "examples/guides"
+    gres = yaml.safe_load((guides / "gpu-sharing-bridge.yaml").read_text())["config"]["gres"]
+    settings: dict[str, Any] = {"gres": gres, "nodes": {"register": True, "settleSeconds": 1}, "managedNamespaces": ["team"]}
+    has = {"nvidia.com/mig-1g.10gb": "7", "nvidia.com/mig-3g.40gb": "2", "nvidia.com/gpu.shared": "8"}
+    wanted = {"notebook": "gres/mig:1g.10gb:1", "tune": "gres/mig:3g.40gb:2", "lesson": "gres/slice:1"}
+    async with Client(from_kubeconfig(place.kubeconfig)) as kube, place.slurm_client() as slurm:
+        node = (await kube.list(NODES)).items[1].metadata.name
+        await kube.create(NAMESPACES.untyped, {"metadata": {"name": "team"}})
+        await give(kube, node, has)
+        await kube.patch(NODES, node, {"metadata": {"labels": {EXTERNAL_NODE: ""}}})
+        async with sandbox_bridge(place, tmp_path, **settings):
+            site = Site(place, kube, slurm, node)
+            await until_registered(site, "gpu:8,mig:1g.10gb:7,mig:3g.40gb:2,slice:8")  # the whole ones are kwok's own
+            for pod in yaml.safe_load_all((guides / "gpu-sharing.yaml").read_text()):
+                await kube.create(PODS.untyped, pod, "team")
+            for name, tres in wanted.items():
+
+                async def bound(name: str = name) -> bool:
+                    return bool((await kube.get(PODS, name, "team")).spec.node_name)  # the first node has parts too
+
+                await place.until("slurmctld", f"pod {name} was bound", bound)
+                pod = await kube.get(PODS, name, "team")
+                assert (await slurm.jobs.get(int(pod.metadata.labels[JOB_ID]))).tres_per_task == tres
