@@ -4,20 +4,15 @@ Goes out: the story of `demo_operator_story` on a sandbox of its own with two re
 --keep says so.
 """
 
-import asyncio
 import os
-import signal
 import sys
-import time
 
 import click
 from rich.console import Console
 
-from slinky.cli.demo.command import ENDINGS
+from slinky.cli.demo.stage import tell_and_leave
 from slinky.cli.demo_operator_story import EXAMPLES, OperatorStory
-from slinky.sandbox.down import down
 from slinky.sandbox.errors import SandboxError, UsageError, last_lines
-from slinky.sandbox.handle import names
 from slinky.sandbox.operator import sandbox_operator
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import Shape
@@ -37,23 +32,8 @@ def demo_operator(keep: bool) -> None:
         raise UsageError(f"the demo applies the files in {EXAMPLES}, which are not there: run it from a checkout (make demo-operator)")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     name = f"demo-operator-{os.getpid()}"  # nobody else's
-    started = time.monotonic()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started it in the background, with Ctrl-C ignored
-    for number in ENDINGS[1:]:
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        asyncio.run(_demo(console, name))
-        console.print(f"\nall of it came true, in {time.monotonic() - started:.0f} s")
-    finally:
-        for number in ENDINGS:
-            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not keep the rest from going
-        if keep and name in names():
-            console.print(
-                f"the sandbox is kept; slinky sandbox operator --name {name} runs the operator again, slinky sandbox down --name {name} ends it"
-            )
-        else:
-            down(name)
-            console.print("the sandbox is down: no process, mount or interface is left")
+    kept = f"the sandbox is kept; slinky sandbox operator --name {name} runs the operator again, slinky sandbox down --name {name} ends it"
+    tell_and_leave(console, name, _demo(console, name), kept if keep else "")
 
 
 async def _demo(console: Console, name: str) -> None:

@@ -6,9 +6,7 @@ unless --keep says so.
 
 import asyncio
 import os
-import signal
 import sys
-import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,23 +17,21 @@ from rich.console import Console
 
 from slinky.cli.demo.deeds import Words
 from slinky.cli.demo.show import Show
+from slinky.cli.demo.stage import tell_and_leave
 from slinky.cli.demo.story import EXAMPLES, NAMESPACE, NODES, Story
 from slinky.cli.demo.timeline import timeline
 from slinky.cli.demo.watching import watching
 from slinky.cli.sandbox_bridge import make_namespaces
 from slinky.kube import Client, from_kubeconfig
 from slinky.sandbox.bridge import SandboxBridge, sandbox_bridge
-from slinky.sandbox.down import down
 from slinky.sandbox.errors import SandboxError, UsageError, last_lines
-from slinky.sandbox.handle import names
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.prolog import install_prolog
 from slinky.sandbox.shape import Shape
 from slinky.sandbox.up import up
 
-__all__ = ["ENDINGS", "demo"]
+__all__ = ["demo"]
 
-ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PARTITION = "compute"  # nodes with a slurmd
 TITLE = "Pods and Slurm's own jobs on two nodes, placed by Slurm"
 
@@ -70,34 +66,12 @@ def demo(picture: Path, keep: bool) -> None:
         raise UsageError(f"--picture {picture}: there is no folder {picture.absolute().parent}")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 132)
     name = f"demo-{os.getpid()}"  # nobody else's
-    started = time.monotonic()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started it in the background, with Ctrl-C ignored
-    for number in ENDINGS[1:]:
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        asyncio.run(_demo(console, name, picture))
-        console.print(f"\nall of it came true, in {time.monotonic() - started:.0f} s")
-    finally:
-        for number in ENDINGS:
-            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not keep the rest from going
-        _leave(console, name, keep)
-
-
-def _leave(console: Console, name: str, keep: bool) -> None:
-    if keep and name in names():
-        lines = [
-            "the sandbox is kept, with its pods; the bridge has ended. To look around:",
-            f"  slinky sandbox shell --name {name}      then squeue, sacct -aX, kubectl get pods -n {NAMESPACE}",
-            f"  slinky sandbox down --name {name}       takes it down",
-        ]
-        console.print("\n".join(lines), markup=False)
-        return
-    try:
-        with Progress() as progress, progress.step("taking everything down"):
-            down(name)
-    finally:
-        down(name)  # also where the terminal is gone, and nothing can be said any more
-    console.print("the sandbox is down: no process, mount or interface is left")
+    lines = [
+        "the sandbox is kept, with its pods; the bridge has ended. To look around:",
+        f"  slinky sandbox shell --name {name}      then squeue, sacct -aX, kubectl get pods -n {NAMESPACE}",
+        f"  slinky sandbox down --name {name}       takes it down",
+    ]
+    tell_and_leave(console, name, _demo(console, name, picture), "\n".join(lines) if keep else "")
 
 
 async def _demo(console: Console, name: str, picture: Path) -> None:
