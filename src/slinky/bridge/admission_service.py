@@ -39,7 +39,7 @@ from slinky.kube import (
     patiently,
     write_configuration,
 )
-from slinky.settings import SettingsError, listening
+from slinky.settings import listening
 
 __all__ = ["configurations", "own_username", "serve_admission", "write_configurations"]
 
@@ -120,21 +120,11 @@ def configurations(
     settings: Settings, users: frozenset[str] = frozenset(), *, authorities: bytes = b""
 ) -> list[tuple[Resource[dict[str, Any]], dict[str, Any]]]:
     """Both, as they are to be. `authorities` is PEM. Raises SettingsError where the authority's file cannot be read."""
-    authority = base64.b64encode(authorities or _authorities(settings)).decode()
+    authority = base64.b64encode(authorities or settings.admission.authorities()).decode()
     return [
         (MUTATING_CONFIGURATIONS, mutating_configuration(settings, authority=authority)),
         (VALIDATING_CONFIGURATIONS, validating_configuration(settings, users=sorted(users), authority=authority)),
     ]
-
-
-def _authorities(settings: Settings) -> bytes:
-    path = settings.admission.ca_file
-    if not path:
-        return b""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise SettingsError(f"admission.caFile {path} cannot be read: {error.strerror}") from error
 
 
 async def write_configurations(client: Client, settings: Settings, users: frozenset[str], *, authorities: bytes = b"") -> None:

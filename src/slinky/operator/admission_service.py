@@ -47,7 +47,7 @@ from slinky.operator.kinds.reading import read_as
 from slinky.operator.kinds.schema import OFFERED
 from slinky.operator.settings import Settings
 from slinky.operator.validation import Neighbours
-from slinky.settings import SettingsError, listening
+from slinky.settings import listening
 
 __all__ = ["configuration", "serve_admission"]
 
@@ -95,7 +95,7 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
 def configuration(settings: Settings, *, authorities: bytes = b"") -> dict[str, Any]:
     """Which requests are sent here. `authorities` is PEM. Raises SettingsError where the authority's file cannot be read."""
     ours = settings.admission
-    authority = base64.b64encode(authorities or _authorities(ours.ca_file)).decode()
+    authority = base64.b64encode(authorities or ours.authorities()).decode()
     webhook: dict[str, Any] = {
         "name": f"validate.operator.{GROUP}",
         "clientConfig": _endpoint(settings).client_config(VALIDATE, authority),
@@ -134,15 +134,6 @@ def _certificate(settings: Settings, client: Client) -> CertificateFiles | SelfM
     if ours.certificate_file:
         return CertificateFiles(Path(ours.certificate_file), Path(ours.key_file))
     return SelfMadeCertificate(client, ours.secret, settings.namespace, _endpoint(settings).names, validating=[ours.configuration])
-
-
-def _authorities(path: str) -> bytes:
-    if not path:
-        return b""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise SettingsError(f"admission.caFile {path} cannot be read: {error.strerror}") from error
 
 
 class Namespace:

@@ -3,9 +3,10 @@
 Comes in: nothing. Goes out: records to be extended by each service with the names that are its own. What must stay true: an option that several services have says the same in all of them.
 """
 
+from pathlib import Path
 from typing import Annotated
 
-from slinky.settings.sections import Help, Section
+from slinky.settings.sections import Help, Section, SettingsError
 
 __all__ = ["LeaderSection", "SlurmSection", "WebhookSection"]
 
@@ -36,6 +37,13 @@ class WebhookSection(Section, frozen=True):
     url: Annotated[
         str, Help("Address by which the API server reaches the webhook where it runs outside the cluster, instead of the Service.")
     ] = ""
+
+    def authorities(self) -> bytes:
+        """Of `ca_file`, as PEM; none where there is no such file. Raises SettingsError where it cannot be read."""
+        try:
+            return Path(self.ca_file).read_bytes() if self.ca_file else b""
+        except OSError as error:
+            raise SettingsError(f"admission.caFile {self.ca_file} cannot be read: {error.strerror}") from error
 
 
 class LeaderSection(Section, frozen=True):
