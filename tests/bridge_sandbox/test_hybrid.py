@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from slinky.bridge.keys import SETTINGS, SLURM_NODE, SLURM_NODE_NAME
-from slinky.kube import NODES, PatchKind
+from slinky.kube import NODES, PODS, Change, PatchKind, Pod, Reflector
 from slinky.sandbox.bridge import SandboxBridge
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.prolog import install_prolog, set_limit
@@ -190,6 +190,30 @@ async def test_a_pod_begins_when_a_job_of_sbatch_has_succeeded(team: Team) -> No
     found = await team.get("report")
     assert found.spec.node_name in COMPUTE.nodes
     await team.until_accounted((await team.job_of("report")).job_id, f"{team.namespace}/report|COMPLETED|0:0|{found.spec.node_name}")
+
+
+@pytest.mark.long
+async def test_a_pods_last_word_is_why_slurm_ended_its_job_whatever_its_kubelet_writes_back(team: Team) -> None:
+    """A kubelet's last status carries the conditions that it had seen: where that was before ours, ours is written again before the pod is let go."""
+    names = [f"evicted-{index}" for index in range(3)]
+    words: dict[str, list[str]] = {name: [] for name in names}
+
+    def heard(change: Change[Pod]) -> None:
+        said = change.new.condition("DisruptionTarget") if change.new else None
+        if said and change.new and words[change.new.metadata.name][-1:] != [said.reason]:
+            words[change.new.metadata.name].append(said.reason)
+
+    async with Reflector(team.kube, PODS, namespace=team.namespace).running() as pods:
+        await pods.wait_synced()
+        pods.subscribe(heard)
+        for attempt in range(5):
+            for spoken in words.values():
+                spoken.clear()
+            await team.create(*(a_pod(name, grace=1 + attempt) for name in names))
+            await team.until_running(*names)
+            await team.head("scancel", *map(str, await team.until_labelled(*names)))
+            await team.until_gone(*names)
+            assert {name: spoken[-1:] for name, spoken in words.items()} == {name: ["SlurmCancelled"] for name in names}, words
 
 
 @pytest.mark.long
