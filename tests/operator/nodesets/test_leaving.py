@@ -152,3 +152,13 @@ def test_a_worker_that_stays_after_all_has_its_claims_taken_back_before_it_can_g
     assert (only(updated, DisownClaims), only(updated, DeletePod)) == ([DisownClaims((SCRATCH,), "uid-workers-0")], [])
     scaled = plan(scene(a_nodeset(replicas=0, **WITH_POD), [a_pod(0)], slurm, claims=claims))
     assert (only(scaled, DisownClaims), names(scaled, DeletePod)) == ([], ["workers-0"])
+
+
+def test_a_claim_that_goes_with_its_pod_is_the_pods_alone_until_it_stays_after_all() -> None:
+    """Kubernetes deletes what has lost the last of its owners: beside the NodeSet's its pod's going would change nothing."""
+    both: dict[str, Any] = WITH_POD | {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete", "whenDeleted": "Delete"}}
+    slurm, claims = [in_slurm("workers-0", "IDLE", "DRAIN", reason="slurm-operator: x")], {SCRATCH: a_claim(SCRATCH, "uid-workers-0")}
+    assert only(plan(scene(a_nodeset(replicas=0, **both), [a_pod(0)], slurm, claims=claims)), OwnClaims) == []
+    staying = plan(scene(a_nodeset(replicas=1, **both), [a_pod(0)], [in_slurm("workers-0")], claims=claims))
+    assert only(staying, DisownClaims) == [DisownClaims((SCRATCH,), "uid-workers-0")]
+    assert only(staying, OwnClaims) == [OwnClaims((SCRATCH,), owned=True)]

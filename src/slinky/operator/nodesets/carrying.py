@@ -83,7 +83,7 @@ class Carrier:
             self._in_slurm([act for act in acts if isinstance(act, OF_SLURM)]),
             self._each([act for act in acts if isinstance(act, ChangePod)], self._change),
             self._each([act for act in acts if isinstance(act, SetConditions)], self._conditions),
-            self._delete([act for act in acts if isinstance(act, DeletePod)]),
+            self._delete([act for act in acts if isinstance(act, DeletePod)], str(owner["uid"])),
             self._create(acts, make, make_claim, owner),
         )
 
@@ -224,12 +224,12 @@ class Carrier:
         body = {"metadata": {"uid": act.uid}, "status": {"conditions": said}}
         await self._kube.patch(PODS, act.name, body, self._namespace, kind=PatchKind.STRATEGIC, subresource="status")
 
-    async def _delete(self, acts: Sequence[DeletePod]) -> None:
+    async def _delete(self, acts: Sequence[DeletePod], nodeset: str) -> None:
         on_word = [act for act in acts if act.on_word]
         kept: set[str] = set()
         if on_word:
             kept = {act.uid for act in on_word} - await self._still_free(on_word)
-        await self._each([act for act in acts if act.uid not in kept], self._delete_one)
+        await self._each([act for act in acts if act.uid not in kept], lambda act: self._delete_one(act, nodeset))
 
     async def _still_free(self, acts: Sequence[DeletePod]) -> set[str]:
         """Uids of pods whose nodes Slurm has drained and free at this moment."""
@@ -239,10 +239,10 @@ class Carrier:
         nodes = {act.uid: cluster.nodes.get(act.on_word) for act in acts}
         return {uid for uid, node in nodes.items() if node is not None and is_drained(node) and not node.is_busy}
 
-    async def _delete_one(self, act: DeletePod) -> None:
-        for claim in act.claims:
+    async def _delete_one(self, act: DeletePod, nodeset: str) -> None:
+        for claim in act.claims:  # each goes when the last of its owners has gone
             owner = {"apiVersion": "v1", "kind": "Pod", "name": act.name, "uid": act.uid}
-            await self._own(claim, add=owner)
+            await self._own(claim, add=owner, take=nodeset)
         grace = 0 if act.at_once else None
         await self._kube.delete(PODS, act.name, self._namespace, uid=act.uid, resource_version=act.version, grace_seconds=grace)
         self._memory.deleted(act.uid, time.monotonic())

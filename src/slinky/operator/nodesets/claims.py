@@ -1,7 +1,7 @@
 """Claims that each worker has of its own, and what becomes of them.
 
 In: a snapshot, and the pods that are about to be created or deleted. Out: claims to create, and whose they are to be.
-What must stay true: a claim is never deleted by us: with whenDeleted=Delete the NodeSet owns it, with whenScaled=Delete a pod that is scaled away does, and goes with its owner; by default nobody owns it and it stays.
+What must stay true: a claim is never deleted by us: with whenDeleted=Delete the NodeSet owns it, with whenScaled=Delete a pod that is scaled away does, alone, and goes with its owner; by default nobody owns it and it stays.
 A pod that is not scaled away after all owns none, before it can go for any other cause; no pod is made on a claim that is on its way out.
 """
 
@@ -46,8 +46,10 @@ def wrongly_owned(snapshot: Snapshot, worker: Worker, cause: Cause | None) -> tu
 def claims(snapshot: Snapshot, choice: Choice, missing: list[CreatePod]) -> Iterator[Act]:
     if not snapshot.nodeset.spec.volume_claim_templates:
         return
+    disowned: set[str] = set()
     for worker in live(snapshot):
         if wrong := wrongly_owned(snapshot, worker, choice.going.get(worker.uid)):
+            disowned.update(wrong)
             yield DisownClaims(wrong, worker.uid)
     for pod in missing:
         for number, name in enumerate(claim_names(snapshot, pod.name)):
@@ -57,7 +59,8 @@ def claims(snapshot: Snapshot, choice: Choice, missing: list[CreatePod]) -> Iter
     wanted = snapshot.nodeset.spec.persistent_volume_claim_retention_policy.when_deleted is Retention.DELETE
     ours = {name for pod in snapshot.pods for name in claim_names(snapshot, pod)} & snapshot.claims.keys()
     owned = {name for name in ours if any(owner.uid == uid for owner in snapshot.claims[name].metadata.owner_references)}
-    not_so = ours - owned if wanted else owned
+    with_pods = {name for name in ours if any(owner.kind == "Pod" for owner in snapshot.claims[name].metadata.owner_references)} - disowned
+    not_so = ours - owned - with_pods if wanted else owned
     if not_so:
         yield OwnClaims(tuple(sorted(not_so)), owned=wanted)
 
