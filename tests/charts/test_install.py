@@ -187,7 +187,15 @@ async def test_an_uninstall_leaves_nothing(site: Site) -> None:
         return site.names(inside, "--namespace=slinky") - theirs == set()
 
     await site.until("nothing was left in namespace slinky", nothing_is_left)
-    prepared = {"secret/mariadb", "secret/slurm-key", "secret/slurm-jwt", "service/mariadb", "service/slurmctld", "service/slurmrestd"}
+    prepared = {
+        "secret/mariadb",
+        "secret/slurm-key",
+        "secret/slurm-jwt",
+        "service/mariadb",
+        "service/slurmctld",
+        "service/slurmdbd",
+        "service/slurmrestd",
+    }
 
     def no_cluster_is_left() -> bool:
         return site.names(inside, "--namespace=slurm") - theirs - prepared == set()
