@@ -12,7 +12,7 @@ from slinky.operator.objects.controller import controller_objects
 from slinky.operator.objects.loginset import login_objects
 from slinky.operator.objects.restapi import restapi_objects
 from slinky.operator.objects.view import ClusterView
-from slinky.operator.objects.worker_pod import revision_of, worker_pod
+from slinky.operator.objects.worker_pod import revision_of, worker_base, worker_pod
 
 
 def controller(**spec: Any) -> Controller:
@@ -132,16 +132,17 @@ def test_what_makes_no_other_worker_leaves_the_revision(spec: dict[str, Any]) ->
 def test_a_worker_is_made_the_same_twice_and_its_name_says_which_it_is() -> None:
     site, daemons = view(), nodeset(scalingMode="DaemonSet")
     nodes = [msgspec.convert({"metadata": {"name": name}}, Node) for name in ("a.east", "a.west")]
-    pods = [worker_pod(daemons, site, ordinal=None, node=node, revision="r") for node in (*nodes, *nodes)]
+    pods = [worker_pod(daemons, worker_base(daemons, site), ordinal=None, node=node, revision="r") for node in (*nodes, *nodes)]
     assert pods[:2] == pods[2:]
     assert pods[0]["metadata"]["name"] != pods[1]["metadata"]["name"]
     with pytest.raises(ValueError, match="DaemonSet"):
-        worker_pod(daemons, site, ordinal=0, node=None, revision="r")
+        worker_pod(daemons, worker_base(daemons, site), ordinal=0, node=None, revision="r")
     with pytest.raises(ValueError, match="StatefulSet"):
-        worker_pod(nodeset(), site, ordinal=None, node=None, revision="r")
+        worker_pod(nodeset(), worker_base(nodeset(), site), ordinal=None, node=None, revision="r")
 
 
 def test_a_label_that_a_selector_reads_is_never_the_administrators() -> None:
-    pod = worker_pod(nodeset(labels={labels.APP: "mine", "x": "y"}), view(), ordinal=0, node=None, revision="r")
+    mine = nodeset(labels={labels.APP: "mine", "x": "y"})
+    pod = worker_pod(mine, worker_base(mine, view()), ordinal=0, node=None, revision="r")
     assert pod["metadata"]["labels"][labels.APP] == "slurmd"
     assert pod["metadata"]["labels"]["x"] == "y"

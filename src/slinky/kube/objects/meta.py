@@ -59,7 +59,10 @@ class Meta(Record, frozen=True):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that manages this object, if one does."""
-        return next((owner for owner in self.owner_references if owner.controller), None)
+        for owner in self.owner_references:  # asked at each change of each pod
+            if owner.controller:
+                return owner
+        return None
 
 
 class KubeObject(Record, frozen=True):

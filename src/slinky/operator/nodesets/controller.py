@@ -29,7 +29,7 @@ from slinky.operator.nodesets.telling import told_of
 from slinky.operator.nodesets.waking import Waking
 from slinky.operator.objects.meta import owner
 from slinky.operator.objects.view import ClusterView, slurm_key
-from slinky.operator.objects.worker_pod import worker_claims, worker_pod
+from slinky.operator.objects.worker_pod import worker_base, worker_claims, worker_pod
 from slinky.operator.objects.workers import nodeset_objects
 from slinky.operator.relations import controller_of
 from slinky.operator.site import Site
@@ -163,9 +163,11 @@ class NodeSets:
         memory = self._memories[nodeset.metadata.uid]
         carrier = Carrier(site.kube, cluster, namespace, memory, at_once=site.settings.creates_at_once, may_act=site.may_act)
 
+        base = worker_base(nodeset, view) if view is not None and any(isinstance(act, CreatePod) for act in acts) else None
+
         def make(act: CreatePod) -> dict[str, Any]:
-            assert view is not None
-            made = worker_pod(nodeset, view, ordinal=act.ordinal, node=snapshot.nodes.get(act.node), revision=snapshot.revision)
+            assert base is not None
+            made = worker_pod(nodeset, base, ordinal=act.ordinal, node=snapshot.nodes.get(act.node), revision=snapshot.revision)
             if nodeset.spec.workload_disruption_protection:
                 made["metadata"]["labels"] |= {marks.PROTECT: "true"}  # from its first moment on
             return made

@@ -1,6 +1,6 @@
 """A worker: the pod with a slurmd that registers as a dynamic node of Slurm under its host name.
 
-A NodeSet, its cluster and which of the workers it is go in; a pod comes out. What must stay true: the same goes in, the same comes out, name included, so that a pod made twice is refused by the API server and not made
+A NodeSet, its cluster and which of the workers it is go in; a pod comes out, of what all have in common and what is its own. What must stay true: the same goes in, the same comes out, name included, so that a pod made twice is refused by the API server and not made
 twice; the revision says what a worker is made of and nothing else, so that neither a label nor a newer operator replaces workers.
 """
 
@@ -21,7 +21,7 @@ from slinky.operator.objects.worker_parts import slurmd_container, worker_volume
 from slinky.operator.objects.worker_placement import keep_apart, on_node, tolerations
 from slinky.operator.overlay import lay_over
 
-__all__ = ["revision_of", "worker_claims", "worker_pod"]
+__all__ = ["revision_of", "worker_base", "worker_claims", "worker_pod"]
 
 SHAPE = 1  # of the pods made here: a change of it replaces all workers everywhere, each drained first
 
@@ -44,13 +44,17 @@ def revision_of(nodeset: NodeSet, view: ClusterView) -> str:
     return digest_of(made_of)[:10]
 
 
-def worker_pod(nodeset: NodeSet, view: ClusterView, *, ordinal: int | None, node: Node | None, revision: str) -> dict[str, Any]:
-    """Worker `ordinal` (mode StatefulSet, on `node` where it is pinned there), or the worker of `node` (mode DaemonSet)."""
+class WorkerBase(msgspec.Struct, frozen=True):
+    """What all workers of a NodeSet have in common: made once for many, and changed by none."""
+
+    spec: dict[str, Any]
+    annotations: dict[str, str]
+
+
+def worker_base(nodeset: NodeSet, view: ClusterView) -> WorkerBase:
     spec = nodeset.spec
-    name, host = pod_name(nodeset, ordinal, node), host_name(nodeset, ordinal, node)
     given = {key: value for key, value in spec.template.spec.items() if key != "hostname"}
     ours: dict[str, Any] = {
-        "hostname": host,
         "subdomain": names.worker_service(view.name),
         "dnsConfig": {"searches": [view.worker_domain]},
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},  # of a privileged container, Kubernetes takes no notice of it
@@ -61,20 +65,23 @@ def worker_pod(nodeset: NodeSet, view: ClusterView, *, ordinal: int | None, node
         ours["affinity"] = keep_apart()
     if given.get("hostNetwork"):
         ours["dnsPolicy"] = "ClusterFirstWithHostNet"
-        del ours["hostname"], ours["subdomain"]
+        del ours["subdomain"]
     made = pod_spec(ours, slurmd_container(nodeset, view), spec.slurmd, msgspec.structs.replace(spec.template, spec=given))
+    return WorkerBase(made, {labels.DEFAULT_CONTAINER: "slurmd", **_hashes(nodeset, view)})
+
+
+def worker_pod(nodeset: NodeSet, base: WorkerBase, *, ordinal: int | None, node: Node | None, revision: str) -> dict[str, Any]:
+    """Worker `ordinal` (mode StatefulSet, on `node` where it is pinned there), or the worker of `node` (mode DaemonSet)."""
+    name, host = pod_name(nodeset, ordinal, node), host_name(nodeset, ordinal, node)
+    made = base.spec if base.spec.get("hostNetwork") else {"hostname": host, **base.spec}
     if claimed := list(_claimed(nodeset, name)):
         made = lay_over(made, {"volumes": claimed})
     if node is not None:
-        made = on_node(made, node.metadata.name, alone=spec.is_daemon_set)
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata(
-            nodeset, name, _labels(nodeset, name, host, ordinal, revision), spec.template.metadata, _annotations(nodeset, view, node)
-        ),
-        "spec": made,
-    }
+        made = on_node(made, node.metadata.name, alone=nodeset.spec.is_daemon_set)
+    topology = node.metadata.annotations.get(labels.TOPOLOGY, "") if node else ""
+    annotations = base.annotations | ({labels.TOPOLOGY: topology} if topology else {})
+    meta = metadata(nodeset, name, _labels(nodeset, name, host, ordinal, revision), nodeset.spec.template.metadata, annotations)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": made}
 
 
 def _labels(nodeset: NodeSet, name: str, host: str, ordinal: int | None, revision: str) -> dict[str, str]:
@@ -84,15 +91,6 @@ def _labels(nodeset: NodeSet, name: str, host: str, ordinal: int | None, revisio
         labels.POD_NAME: name,
         labels.REVISION: revision,
         **{key: value for key, value in more.items() if value},
-    }
-
-
-def _annotations(nodeset: NodeSet, view: ClusterView, node: Node | None) -> dict[str, str]:
-    topology = node.metadata.annotations.get(labels.TOPOLOGY, "") if node else ""
-    return {
-        labels.DEFAULT_CONTAINER: "slurmd",
-        **_hashes(nodeset, view),
-        **({labels.TOPOLOGY: topology} if topology else {}),
     }
 
 
