@@ -100,10 +100,11 @@ def test_a_label_that_names_none_of_its_jobs_was_written_by_somebody_else_and_sa
 def test_of_an_old_state_of_slurm_only_a_job_that_runs_and_has_their_nodes_can_be_that_of_pods_of_a_younger_one() -> None:
     """Job 80 is unknown there; 46, which had been theirs before it, is what it was then."""
     pods = [on_node("n", 80)]
-    assert inherited(pods, a_job(46, "a", nodes="n", over=True, ended=NOON - 60)) == (0, []), "what ended before they came ends nothing"
-    assert inherited(pods, a_job(46, "a", nodes="n", over=True, ended=NOON + 60)) == (46, []), (
+    assert inherited(pods, a_job(46, "a", nodes="n", over=True, ended=NOON - 2)) == (0, []), "what ended before they came ends nothing"
+    assert inherited(pods, a_job(46, "a", nodes="n", over=True, ended=NOON + 2)) == (46, []), (
         "it ended with them there: it is the label that is wrong"
     )
+    assert inherited(pods, a_job(46, "a", nodes="m", over=True, ended=NOON + 2)) == (0, []), "it was elsewhere"
     assert inherited(pods, a_job(46, "a")) == (0, [46]), "it waits: it would start elsewhere"
     assert inherited(pods, a_job(46, "a", nodes="m")) == (0, [46])
     assert inherited(pods, a_job(46, "a", nodes="n")) == (46, [])

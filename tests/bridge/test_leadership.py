@@ -133,7 +133,15 @@ def test_a_pod_whose_label_was_changed_goes_with_the_job_that_bound_it() -> None
 
     async def story() -> None:
         left = Succession()
-        left.job(1, "Pod ns/a-uid", "a-uid", state="PREEMPTED", start_time={"set": True, "number": 5}, end_time={"set": True, "number": 60})
+        left.job(
+            1,
+            "Pod ns/a-uid",
+            "a-uid",
+            state="PREEMPTED",
+            start_time={"set": True, "number": 5},
+            end_time={"set": True, "number": 60},
+            nodes="n",
+        )
         left.pod("a", 999)
         await left.lead(30)
         assert "evict a" in left.world.acts

@@ -20,8 +20,6 @@ from slinky.slurm import Job, expand
 
 __all__ = ["Found", "Inheritance", "found_in", "inheritance", "meant_by", "whole"]
 
-CLOCKS = 5.0  # seconds by which those of Slurm and Kubernetes may differ
-
 
 class Found(msgspec.Struct, frozen=True, gc=False):
     """A job of ours, or a part of one: of the hetjob `hetjob_id`, for these ranks. `left` are those of its jobs that are not over."""
@@ -133,7 +131,7 @@ def inheritance(
 def _is_bygone(job: Found, on_nodes: Sequence[tuple[Pod, str]]) -> bool:
     """Pods that are on nodes, as their labels say by a younger job, are not this one's: unless it has them there, or had."""
     if job.is_over:
-        has_them = any(_bound_at(pod) + CLOCKS < job.ended for pod, _ in on_nodes)
+        has_them = any(node in job.nodes and _bound_at(pod) <= job.ended for pod, node in on_nodes)
     else:
         has_them = job.started > 0 and all(node in job.nodes for _, node in on_nodes)
     return not has_them and any(job.submission.job_id < job_id_of(pod) for pod, _ in on_nodes)
