@@ -1,7 +1,7 @@
 """The operator with many workers: a NodeSet of 1,000 created, updated and scaled away, and ten clusters at once.
 
 The pods are on kwok nodes, their slurmd's part is played by nodes registered through REST, the clusters' head is the sandbox's own Slurm. Beside the operator, in the same run, the API server's raw rate: the same pods, created by 32 clients and nobody
-in between, scheduled and started by kwok as the operator's are. Both in rounds, one after the other. Calls are counted by the operator's own metrics.
+in between, scheduled and started by kwok as the operator's are. Both in rounds, one after the other, and each begins when what the one before left to do is done. Calls are counted by the operator's own metrics.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 import yaml
 
+from bench.quiet import until_quiet
 from bench.rows import Row, against
 from slinky.kube import NAMESPACES, PODS, Client, NotFoundError, from_kubeconfig
 from slinky.sandbox.down import down
@@ -155,6 +156,7 @@ async def _one(ground: Ground, workers: int, rounds: int) -> list[Row]:
         raws.append(await _raw_rate(ground, workers))
         ground.say(f"the API server takes {raws[-1]:.0f} pods/s")
         name = f"many{number}"
+        await until_quiet(ground.say)
         before, there = await ground.calls(), await ground.pods()
         await cluster.many(name, workers)
         rates.append(workers / await ground.until_created(workers, there))
@@ -230,6 +232,7 @@ async def _raw_rate(ground: Ground, count: int) -> float:
                 PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {**meta, "name": f"raw-{number}"}, "spec": spec}, "one"
             )
 
+    await until_quiet(ground.say)
     began = time.monotonic()
     await asyncio.gather(*map(one, range(count)))
     rate = count / (time.monotonic() - began)

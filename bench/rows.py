@@ -52,6 +52,16 @@ class Row:
 def against(
     what: str, figures: Sequence[float], limits: Sequence[float], unit: str, *, at_least: float | None = None, at_most: float | None = None
 ) -> Row:
-    """A row from rounds in which both were measured in turn: medians, and the median of the rounds' own ratios, as what else the machine does hits both of a round."""
-    ratio = statistics.median(figure / limit for figure, limit in zip(figures, limits, strict=True))
-    return Row(what, statistics.median(figures), unit, limit=statistics.median(limits), ratio=ratio, at_least=at_least, at_most=at_most)
+    """A row from rounds in which both were measured in turn: medians, and the median of the rounds' own ratios (each of which is in the details), as what else the machine does hits both of a round."""
+    ratios = [figure / limit for figure, limit in zip(figures, limits, strict=True)]
+    rounds = {f"ratio of round {number}": round(ratio, 3) for number, ratio in enumerate(ratios, 1)}
+    return Row(
+        what,
+        statistics.median(figures),
+        unit,
+        limit=statistics.median(limits),
+        ratio=statistics.median(ratios),
+        at_least=at_least,
+        at_most=at_most,
+        details=rounds,
+    )

@@ -4,9 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
-from slinky.kube import Backoff, ForbiddenError, KubeError, OutcomeUnknownError, UnavailableError, patiently
+from slinky.kube import (
+    Backoff,
+    ConflictError,
+    ForbiddenError,
+    KubeError,
+    OutcomeUnknownError,
+    UnavailableError,
+    patiently,
+    write_configuration,
+)
 from slinky.kube.admission import installing
-from slinky.kube.admission.installing import PATIENCE
+from slinky.kube.admission.installing import MUTATING_CONFIGURATIONS, PATIENCE, TRIES
 from slinky.kube.errors import Status
 
 LOST = OutcomeUnknownError("POST", "/selfsubjectreviews", "the connection broke")
@@ -42,3 +51,35 @@ async def test_not_for_ever() -> None:
 async def test_who_is_refused_does_not_ask_again() -> None:
     with pytest.raises(ForbiddenError):
         await patiently(failing(NO))  # type: ignore[arg-type]
+
+
+class Contested:
+    """An API server where others are quicker, so many times."""
+
+    def __init__(self, conflicts: int) -> None:
+        self.conflicts, self.written = conflicts, 0
+
+    async def get(self, *_: object) -> dict[str, object]:
+        return {"metadata": {"name": "slinky", "resourceVersion": "7"}, "webhooks": []}
+
+    async def replace(self, *_: object) -> None:
+        self.conflicts -= 1
+        if self.conflicts >= 0:
+            raise ConflictError("PUT", "/configurations/slinky", Status(code=409))
+        self.written += 1
+
+
+WANTED = {"kind": "MutatingWebhookConfiguration", "metadata": {"name": "slinky", "labels": {}}, "webhooks": []}
+
+
+async def test_a_configuration_that_others_write_all_the_time_is_written_in_the_end() -> None:
+    server = Contested(conflicts=3 * TRIES)
+    await patiently(lambda: write_configuration(server, MUTATING_CONFIGURATIONS, dict(WANTED)))  # type: ignore[arg-type]
+    assert server.written == 1
+
+
+async def test_but_not_for_ever() -> None:
+    server = Contested(conflicts=TRIES * PATIENCE)
+    with pytest.raises(ConflictError, match="/configurations/slinky"):
+        await patiently(lambda: write_configuration(server, MUTATING_CONFIGURATIONS, dict(WANTED)))  # type: ignore[arg-type]
+    assert server.written == 0

@@ -19,7 +19,6 @@ from slinky.kube.errors import (
     ConnectionFailedError,
     DeadlineError,
     InterruptedReadError,
-    KubeError,
     NotFoundError,
     OutcomeUnknownError,
     TooManyRequestsError,
@@ -39,9 +38,10 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-TRIES = 5
+TRIES = 5  # of one writing, where others write too
 PATIENCE = 60  # tries of a service that starts: some minutes
 PASSING = (
+    AlreadyExistsError,
     ConnectionFailedError,
     OutcomeUnknownError,
     InterruptedReadError,
@@ -104,7 +104,7 @@ async def write_configuration(client: Client, resource: Resource[Document], want
     `caBundle` is another's field.
     """
     name = wanted["metadata"]["name"]
-    for _ in range(TRIES):
+    for failures in range(1, TRIES + 1):
         try:
             try:
                 found = await client.get(resource, name)
@@ -113,11 +113,14 @@ async def write_configuration(client: Client, resource: Resource[Document], want
             else:
                 await client.replace(resource, name, carried_over(wanted, found))
         except (AlreadyExistsError, ConflictError, NotFoundError) as error:
-            log.info("%s %s was changed by somebody else just now (%s); looking again", wanted["kind"], name, error)
+            if failures == TRIES:
+                raise
+            pause = BACKOFF.seconds(failures)
+            log.info("%s %s was changed by somebody else just now (%s); looking again in %.1f s", wanted["kind"], name, error, pause)
+            await asyncio.sleep(pause)
             continue
         log.info("%s %s: %s", wanted["kind"], name, ", ".join(webhook["name"] for webhook in wanted["webhooks"]) or "no webhook")
         return
-    raise KubeError(f"{wanted['kind']} {name} was changed by others {TRIES} times in a row")
 
 
 def carried_over(wanted: Document, found: Mapping[str, Any]) -> Document:
