@@ -74,7 +74,7 @@ def test_a_suite_that_the_mirror_lacks(tmp_path: Path) -> None:
     with pytest.raises(
         BuildError, match="Debian nosuchsuite could not be fetched from the mirror that apt uses: does it carry that suite"
     ) as caught:
-        debian._bootstrap(tmp_path / "root", wanted, debian.find_mirror(log), log)
+        debian.bootstrap(tmp_path / "root", wanted, debian.find_mirror(log), log)
     assert "nosuchsuite" in str(caught.value).split("\n", 1)[1]
 
 

@@ -19,7 +19,7 @@ from slinky.sandbox.errors import BuildError, CircumstanceError
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.versions import DebianVersions, versions
 
-__all__ = ["PEOPLE", "SERVICES", "build_root", "find_mirror", "over", "unpack_package"]
+__all__ = ["PEOPLE", "SERVICES", "bootstrap", "build_root", "find_mirror", "over", "unpack_package"]
 
 PACKAGES = [
     "slurmctld",
@@ -73,7 +73,7 @@ def build_root(progress: Progress) -> Path:
             step.say("looking for the mirror")
             mirror = find_mirror(log)
             step.say("base system")
-            _bootstrap(folder, wanted, mirror, log)
+            bootstrap(folder, wanted, mirror, log)
             step.say(f"{len(PACKAGES)} packages and what they need")
             _inside(folder, _prepare(), log, "the root could not be prepared")
             _inside(folder, _INSTALL, log, f"Debian {wanted.suite}'s packages could not be installed")
@@ -108,7 +108,8 @@ def _apt_source() -> str | None:
     return None
 
 
-def _bootstrap(folder: Path, wanted: DebianVersions, mirror: str, log: Path) -> None:
+def bootstrap(folder: Path, wanted: DebianVersions, mirror: str, log: Path) -> None:
+    """The base system alone, as Debian's own slim images have it."""
     tool = entry("toolchain/debootstrap", lambda partial: _fetch_debootstrap(partial, log))
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
     if not keyring.exists():
