@@ -6,11 +6,13 @@ them, also if that one is killed; every wait ends, with the end of the log of th
 
 import asyncio
 import ctypes
+import os
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -60,12 +62,12 @@ class Processes:
         """Returns its exit code."""
         process = self._processes.pop(part)
         if process.returncode is None:
-            process.send_signal(number)
+            _signal(process.pid, number)
         try:
             async with asyncio.timeout(END_SECONDS):
                 return await process.wait()
         except TimeoutError:
-            process.kill()
+            _signal(process.pid, signal.SIGKILL)
             await process.wait()
             raise SandboxError(
                 f"slinky {self._group} {part} did not end within {END_SECONDS:g} s of {number.name}; its log is {self.folder / part}.log"
@@ -110,6 +112,12 @@ async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
             return answer.status == 200
     except (aiohttp.ClientError, TimeoutError):
         return False
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    """To a child of ours that asyncio waits for. Its own `send_signal` would look first whether the child has ended, and take its exit code from whoever waits."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def end_with_parent() -> None:
