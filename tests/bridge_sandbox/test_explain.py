@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+import signal
 import time
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from slinky.bridge.keys import JOB_ID
 from slinky.bridge.settings_file import load_settings
 from slinky.explain.gathering import gather_job, gather_node, gather_pod
 from slinky.explain.report import explain_job, explain_node, explain_pod
@@ -242,3 +245,21 @@ async def test_when_would_this_start_and_the_overview(team: Team, explains: Expl
     row = next(line for line in screen.splitlines() if f" {number} " in line)
     assert "RUNNING" in row and f"{team.namespace}/full-0 Running" in row
     assert team.partition.name in screen
+
+
+async def test_a_pod_whose_job_is_gone_gets_no_job_and_is_told_apart(team: Team, explains: Explains, sandbox: Sandbox) -> None:
+    """Kubernetes' garbage collector, which would delete it within a moment, is held for this."""
+    pod = team.pod("left")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "gone", "uid": str(uuid.uuid4()), "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    await sandbox.link.signal("kube-controller-manager", signal.SIGSTOP)
+    try:
+        await team.create(pod, team.pod("other"))
+        await team.until_running("other")
+        found = await explains("pod", f"{team.namespace}/left")
+        assert "made by Job gone, which is gone → kubectl delete pod left" in found["pod-owner-gone"]
+        assert JOB_ID not in (await team.get("left")).metadata.labels
+    finally:
+        await sandbox.link.signal("kube-controller-manager", signal.SIGCONT)
+    await team.until_gone("left")
+    assert set(await explains("pod", f"{team.namespace}/other")) == {"pod-running"}

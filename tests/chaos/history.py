@@ -96,7 +96,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, kw_only=True):
-    """`pods` and `nodes` in the order of their revisions. `settled_at`: when the last look was taken, `last_fault` when the last fault was over; `live` what slurmctld had then."""
+    """`pods` and `nodes` in the order of their revisions. `settled_at`: when the last look was taken, `last_fault` when the last fault was over; `live` what slurmctld had then; `orphans` by a waiting pod's UID its owner, where the API server had none such then."""
 
     cluster: str
     pods: list[PodSeen] = []
@@ -104,6 +104,7 @@ class History(msgspec.Struct, kw_only=True):
     jobs: list[JobRecord] = []
     acts: list[Act] = []
     live: list[LiveJob] = []
+    orphans: dict[str, str] = {}
     began: float = 0.0
     last_fault: float = 0.0
     settled_at: float = 0.0

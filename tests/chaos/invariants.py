@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from tests.chaos.history import FORGOTTEN, History, JobRecord, PodSeen
-from tests.chaos.lives import OVER, Life, fate, first_failures, jobs_by_id, lives
+from tests.chaos.lives import OVER, Life, awaits_collection, fate, first_failures, jobs_by_id, lives
 from tests.chaos.occupation import double_booked, shared_with_slurm
 
 __all__ = ["INVARIANTS", "LATENCY", "SETTLE_SECONDS", "Checked", "Finding", "check", "checked"]
@@ -126,7 +126,8 @@ def jobs_and_pods_agree(history: History, found: Sequence[Life]) -> Iterator[Fin
         later = life.when(soon)
         has_job = pod.job_id in live if pod.job_id else pod.key in named
         gathers = not pod.job_id and pod.group != "" and life.bound is not None  # its gang was not complete then, and was later
-        passes = later.gone or later.deleting or later.phase in OVER or gathers or life.job_id in forgotten
+        ends = later.gone or later.deleting or later.phase in OVER or awaits_collection(life, history)
+        passes = ends or gathers or life.job_id in forgotten
         none = f" ({pod.job_id} is none)" if pod.job_id else ""
         yield f"pod {pod.key}", "" if has_job or passes else f"is {pod.phase} and has no job{none}"
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from tests.chaos.history import Act, History, JobRecord, PodSeen
 
-__all__ = ["OVER", "Life", "family", "fate", "first_failures", "jobs_by_id", "lives"]
+__all__ = ["OVER", "Life", "awaits_collection", "family", "fate", "first_failures", "jobs_by_id", "lives"]
 
 OVER = ("Succeeded", "Failed")
 BY_SLURM = ("PREEMPTED", "NODE_FAIL", "TIMEOUT", "DEADLINE", "BOOT_FAIL", "OUT_OF_MEMORY")
@@ -73,7 +73,13 @@ def fate(life: Life, history: History, jobs: Mapping[int, Sequence[JobRecord]], 
     if life.ended_by_itself:
         return "ran to its end"
     if life.deleted is None:
-        return "runs" if life.last.begun and "/stays-" in life.key else ""
+        return (
+            "runs"
+            if life.last.begun and "/stays-" in life.key
+            else "left by the garbage collector"
+            if awaits_collection(life, history)
+            else ""
+        )
     at = life.deleted.at
     if any(act.kind == "deleted" and _is_of(life.key, act.subject) and act.at <= at + SLACK for act in history.acts):
         return "deleted by its user"
@@ -89,6 +95,13 @@ def fate(life: Life, history: History, jobs: Mapping[int, Sequence[JobRecord]], 
     if life.last.owner and life.bound is None and not life.job_id and not life.last.reason:
         return "removed by its owner"  # who had made one too many: the bridge would say why
     return ""
+
+
+def awaits_collection(life: Life, history: History) -> bool:
+    """Its owner was deleted by a user while it had neither job nor node, and the API server has no such owner: there is nobody to run it for, and deleting it is Kubernetes' part (`orphans`)."""
+    if life.bound or life.job_id or life.uid not in history.orphans:
+        return False
+    return any(act.kind == "deleted" and _is_of(life.key, act.subject) for act in history.acts)
 
 
 def _slurm(at: float, jobs: Sequence[JobRecord], acts: Sequence[Act]) -> str:

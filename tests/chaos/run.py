@@ -28,6 +28,7 @@ from tests.chaos.lives import OVER, lives
 from tests.chaos.nodes import Nodes
 from tests.chaos.observer import Observer
 from tests.chaos.old_state import OldState, confirm_alarms, with_forgotten
+from tests.chaos.orphans import orphans
 from tests.chaos.processes import ADMISSION, CLUSTER, RUNNERS, Processes
 from tests.chaos.report import Report, fates
 from tests.chaos.schedule import REQUEST_KINDS, Fault, schedule
@@ -105,7 +106,7 @@ async def chaos(sandbox: Sandbox, plan: Plan, folder: Path, say: Callable[[str],
             await storm(_planned(plan, Users(kube, journal), SlurmUsers(sandbox), lines, servers), say)
             lines.disarm()
             say(f"{sum(journal.counts.values())} faults; waiting until all is over")
-            history = await _settled(sandbox, observer, journal, began)
+            history = await _settled(sandbox, kube, observer, journal, began)
         await _accounted(sandbox, history)
         if old.before:
             history.jobs = with_forgotten(old.before, history.jobs, old.set_back)
@@ -144,7 +145,7 @@ def _planned(plan: Plan, users: Users, people: SlurmUsers, lines: Lines, servers
         yield fault.at, partial(lines.strike if fault.kind in REQUEST_KINDS else servers.strike, fault)
 
 
-async def _settled(sandbox: Sandbox, observer: Observer, journal: Journal, since: float) -> History:
+async def _settled(sandbox: Sandbox, kube: Client, observer: Observer, journal: Journal, since: float) -> History:
     """Both sides as soon as they agree and all is over but for those who stay, twice in a row; or after a minute, be it so or not. Then the rest is waited for: a machine may be slow, but nobody waits for ever."""
     deadline, quiet = (journal.last or time.time()) + SETTLE_SECONDS, 0
     history = History(cluster=CLUSTER, acts=journal.acts, began=since, last_fault=journal.last or since)
@@ -156,6 +157,7 @@ async def _settled(sandbox: Sandbox, observer: Observer, journal: Journal, since
             if quiet == 2 or time.time() > deadline:
                 break
         await asyncio.sleep(LOOK_SECONDS)
+    history.orphans = await orphans(kube, list(observer.current.values()))
     await _drained(observer)
     history.pods, history.nodes = list(observer.pods), list(observer.nodes)
     return history

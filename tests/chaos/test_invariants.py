@@ -243,6 +243,17 @@ def test_what_an_owner_removes_after_a_failure_is_not_lost() -> None:
     assert family(f"a/{name}a") == "a/jobset-0004"
 
 
+def test_a_pod_whose_owner_is_no_more_and_never_had_a_job_is_kubernetes_to_collect() -> None:
+    name, gone = "jobset-0004-w-0-a", [Act(at=103.0, kind="deleted", subject="a/jobset-0004")]
+    waits = [pod(1, name, owner="Job jobset-0004-w-0")]
+    absent = {waits[0].uid: "Job jobset-0004-w-0 (7)"}
+    assert violations(history(waits, [], acts=gone, orphans=absent)) == {}
+    assert LOST in violations(history(waits, [], acts=gone)), "its owner is there"
+    assert LOST in violations(history(waits, [], orphans=absent)), "nobody has deleted it"
+    bound = [*waits, pod(2, name, node="n0", job_id=7, owner="Job jobset-0004-w-0", phase="Running")]
+    assert LOST in violations(history(bound, [job()], acts=gone, orphans=absent)), "it has a job, which must end"
+
+
 def test_a_pod_that_changes_its_node_is_found() -> None:
     moved = [*life(1)[:3], pod(4, node="n1", job_id=7, begun=True, phase="Running"), pod(5, node="n1", ended=True, phase="Succeeded")]
     assert "was on n0 and then on n1" in violations(history(moved, nodes=[node(), node("n1")]))[TWICE][0]

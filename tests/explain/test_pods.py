@@ -51,6 +51,11 @@ CASES: dict[str, tuple[Facts, str, str]] = {
     "bridge-not-running": (facts({"lease": lease(ago=600)}), "renewed by bridge-0, too long ago", "kubectl -n slinky get pods"),
     "pod-unheeded": (facts(), "no job, and no condition", "bridge's log"),
     "pod-just-arrived": (facts({"pod": pod(creationTimestamp="2026-11-15T11:59:55Z")}), "a moment ago", ""),
+    "pod-owner-gone": (
+        facts({"pod": pod(ownerReferences=[{"kind": "Job", "name": "train", "controller": True}]), "orphan": True}),
+        "made by Job train, which is gone",
+        "kubectl delete pod train-0 -n team",
+    ),
     "pod-account-unknown": (
         facts({"pod": pod(standing=("Parked", "job/submit: Invalid account (ESLURM_INVALID_ACCOUNT 2045)"))}),
         "Invalid account",

@@ -62,6 +62,7 @@ _ENTRIES = (
     Entry("bridge-not-running", "pod", ERROR, "No bridge leads, so nothing is submitted or bound.", "start it: kubectl -n {namespace} get pods, and the log of slurm-bridge; `slinky doctor` looks further"),
     Entry("pod-unheeded", "pod", WARNING, "A bridge leads, and says nothing about the pod, which has no job.", "look into the bridge's log for {pod}; check that its scheduler's name is the pod's"),
     Entry("pod-just-arrived", "pod", NOTE, "The bridge has not had the time to say anything.", ""),
+    Entry("pod-owner-gone", "pod", WARNING, "The Job that made the pod is gone, so the bridge asks Slurm for nothing; deleting the pod is for Kubernetes' garbage collector, which may have missed it.", "kubectl delete pod {pod} -n {namespace}; where there are many such, restart kube-controller-manager (docs/operations.md, Kubernetes)"),
     Entry("pod-account-unknown", "pod", ERROR, "Slurm does not take the job: no such account, or the user has no association with it.", "name another account ({key}), or make it: sacctmgr add account …, sacctmgr add user … account=…"),
     Entry("pod-qos-refused", "pod", ERROR, "Slurm does not take the job: that QoS does not exist, or the account may not use it.", "name another QoS ({key}), or allow it: sacctmgr modify account … set qos+=…"),
     Entry("pod-partition-unknown", "pod", ERROR, "Slurm does not take the job: there is no such partition, or the account may not use it.", "name another partition ({key}); there is {partitions}"),

@@ -19,7 +19,7 @@ __all__ = ["Facts", "KubeFacts", "SlurmFacts", "in_slurm"]
 
 
 class KubeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """`unread` names what could not be read; `lease` is the bridge's."""
+    """`unread` names what could not be read; `lease` is the bridge's; `orphan`: the Job that made the pod is not there any more."""
 
     troubles: tuple[Finding, ...] = ()
     unread: frozenset[str] = frozenset()
@@ -31,6 +31,7 @@ class KubeFacts(msgspec.Struct, frozen=True, kw_only=True):
     node: KubeNode | None = None
     nodes: tuple[KubeNode, ...] = ()
     pods: tuple[Pod, ...] = ()
+    orphan: bool = False
 
     def knows(self, what: str) -> bool:
         return what not in self.unread

@@ -14,7 +14,7 @@ from slinky.bridge.settings import Settings
 from slinky.explain.asking import SECONDS, AskKube, AskSlurm
 from slinky.explain.facts import Facts, KubeFacts, SlurmFacts, in_slurm
 from slinky.explain.pods import job_of
-from slinky.kube import EVENTS, LEASES, NAMESPACES, NODES, PODS, Access, Client, Event, Lease, Namespace, Pod
+from slinky.kube import EVENTS, JOBS, LEASES, NAMESPACES, NODES, PODS, Access, Client, Event, Lease, Namespace, Pod
 from slinky.kube import NotFoundError as KubeNotFoundError
 from slinky.operator.settings import Settings as OperatorSettings
 from slinky.slurm import Job, NotFoundError, SlurmClient, UnavailableError
@@ -101,13 +101,20 @@ async def gather_all(settings: Settings, access: Access | Exception) -> Facts:
 
 async def _kube(kube: AskKube, settings: Settings, namespace: str, pod: Pod | None) -> KubeFacts:
     name = pod.metadata.name if pod else ""
-    lease, home, events = await asyncio.gather(
+    lease, home, events, orphan = await asyncio.gather(
         kube.ask("lease", lambda client: lease_of(client, settings), None),
         kube.ask("namespace", lambda client: _namespace(client, namespace), None),
         kube.ask("events", lambda client: _events(client, namespace, "Pod", name), ()) if pod else _nothing(),
+        kube.ask("owner", lambda client: _is_orphan(client, pod), False) if pod else _nothing(),
     )
     return KubeFacts(
-        troubles=tuple(kube.troubles), unread=frozenset(kube.unread), pod=pod, namespace=home, lease=lease, events=tuple(events)
+        troubles=tuple(kube.troubles),
+        unread=frozenset(kube.unread),
+        pod=pod,
+        namespace=home,
+        lease=lease,
+        events=tuple(events),
+        orphan=bool(orphan),
     )
 
 
@@ -172,6 +179,17 @@ async def _pod(client: Client, name: str, namespace: str) -> Pod | None:
         return await client.get(PODS, name, namespace)
     except KubeNotFoundError:
         return None
+
+
+async def _is_orphan(client: Client, pod: Pod) -> bool:
+    """Of a pod that waits: whether the Job that made it is gone, and not only another of that name there."""
+    owner = pod.metadata.controller
+    if owner is None or owner.kind != "Job" or pod.spec.node_name or pod.is_over:
+        return False
+    try:
+        return (await client.get(JOBS, owner.name, pod.metadata.namespace)).metadata.uid != owner.uid
+    except KubeNotFoundError:
+        return True
 
 
 async def lease_of(client: Client, settings: Settings | OperatorSettings) -> Lease | None:

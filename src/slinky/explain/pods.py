@@ -163,6 +163,9 @@ def _waiting(pod: Pod, facts: Facts, about: str) -> Iterator[Finding]:
         yield entry("job-unknown").found(about, f"its label says job {job}, which Slurm does not know")
     elif job:
         return
+    elif facts.kube.orphan and pod.metadata.controller:
+        seen = f"it was made by Job {pod.metadata.controller.name}, which is gone"
+        yield entry("pod-owner-gone").found(about, seen, pod=pod.metadata.name, namespace=facts.namespace)
     elif said and said.reason == "Parked":
         yield _refused(said.message or "the bridge does not say why", facts, about)
     elif said and said.reason in STANDINGS:
