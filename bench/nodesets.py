@@ -1,11 +1,13 @@
 """The operator with many workers: a NodeSet of 1,000 created, updated and scaled away, and ten clusters at once.
 
-The pods are on kwok nodes, their slurmd's part is played by nodes registered through REST, the clusters' head is the sandbox's own Slurm. Beside the operator, in the same run, the API server's raw rate: the same pods, created by 32 clients and nobody
-in between, scheduled and started by kwok as the operator's are. Both in rounds, one after the other, and each begins when what the one before left to do is done. Calls are counted by the operator's own metrics.
+The pods are on kwok nodes, their slurmd's part is played by nodes registered through REST, the clusters' head is the sandbox's own Slurm. Beside the operator, in the same run, the API server's raw rate: the same pods to the last label, created by 32 clients and nobody
+in between, scheduled, started and put behind their Service as the operator's are. Both in rounds, one after the other, and each begins when what the one before left to do is done. Calls are counted by the operator's own metrics.
 """
 
 import asyncio
+import os
 import re
+import signal
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -217,13 +219,10 @@ async def _ten(ground: Ground, workers: int) -> list[Row]:
 
 
 async def _raw_rate(ground: Ground, count: int) -> float:
-    """Pods a second that the API server takes in, like the operator's workers, while what follows a pod's creation follows these too."""
+    """Pods a second that the API server takes in, like the operator's workers to the last label, so that all that others do about a worker (its Service's endpoints, its node) they do about these too. The operator itself is stopped meanwhile."""
     [model] = (await ground.kube.list(PODS.untyped, "one", labels="app.kubernetes.io/instance=model")).items
     spec = {name: value for name, value in model["spec"].items() if name != "nodeName"}
-    meta = {
-        "labels": {**model["metadata"]["labels"], "app.kubernetes.io/name": "raw"},
-        "annotations": model["metadata"].get("annotations", {}),
-    }
+    meta = {"labels": {**model["metadata"]["labels"], "raw": "true"}, "annotations": model["metadata"].get("annotations", {})}
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int) -> None:
@@ -233,9 +232,13 @@ async def _raw_rate(ground: Ground, count: int) -> float:
             )
 
     await until_quiet(ground.say)
-    began = time.monotonic()
-    await asyncio.gather(*map(one, range(count)))
-    rate = count / (time.monotonic() - began)
-    wanted = {"labelSelector": "app.kubernetes.io/name=raw", "gracePeriodSeconds": "0"}
+    os.kill(ground.operator.pid("run"), signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        await asyncio.gather(*map(one, range(count)))
+        rate = count / (time.monotonic() - began)
+    finally:
+        os.kill(ground.operator.pid("run"), signal.SIGCONT)
+    wanted = {"labelSelector": "raw=true", "gracePeriodSeconds": "0"}
     await ground.kube.raw("DELETE", "/api/v1/namespaces/one/pods", parameters=wanted, seconds=SECONDS)
     return rate

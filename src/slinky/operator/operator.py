@@ -31,7 +31,7 @@ __all__ = ["Operator", "domain_in"]
 
 log = logging.getLogger(__name__)
 
-KUBE_CONNECTIONS = 48
+KUBE_CONNECTIONS = 96  # more than one NodeSet creates side by side: the others need not wait for it
 EVENTS_PER_SECOND = 10.0
 RESOLV_CONF = Path("/etc/resolv.conf")
 DEFAULT_DOMAIN = "cluster.local"

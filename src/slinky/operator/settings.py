@@ -119,7 +119,7 @@ class Settings(_Section, frozen=True):
     admission: Annotated[AdmissionSettings, Help("The admission webhook.")] = AdmissionSettings()
     leader: Annotated[LeaderSettings, Help("Leader election.")] = LeaderSettings()
     concurrency: Annotated[int, Help("How many objects are worked on at once; one of a slow cluster never keeps another waiting.")] = 16
-    creates_at_once: Annotated[int, Help("How many worker pods of one NodeSet are created or deleted side by side.")] = 32
+    creates_at_once: Annotated[int, Help("How many worker pods of one NodeSet are created or deleted side by side.")] = 64
     namespace: Annotated[
         str, Help("Namespace of the operator itself, for its Lease, Secret and Service; the pod's own where it is empty, else `slinky`.")
     ] = ""
