@@ -1,5 +1,7 @@
 """Kinds of others that the charts may use, as their makers publish them: cert-manager's and the Prometheus operator's CRDs, from the pinned Go modules."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -21,15 +23,17 @@ WANTED = {
 
 
 def foreign_crds(progress: Progress) -> list[dict[str, Any]]:
-    found = []
-    for name, (place, files) in WANTED.items():
-        program = versions().manifests[name]
+    folders = [_kept(name, place, files, progress) for name, (place, files) in WANTED.items()]
+    files = [file for folder in folders for file in sorted(folder.iterdir())]
+    return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
 
-        def build(folder: Any, name: str = name, place: str = place, files: tuple[str, ...] = files, program: Any = program) -> None:
-            source = module_folder(name, program, progress)
-            for file in files:
-                (folder / f"{file}.yaml").write_bytes((source / place / f"{file}.yaml").read_bytes())
 
-        folder = entry(f"manifests/{name}-{program.version}-{digest(repr(files))}", build)
-        found += [document for file in sorted(folder.iterdir()) for document in yaml.safe_load_all(file.read_text()) if document]
-    return found
+def _kept(name: str, place: str, files: Sequence[str], progress: Progress) -> Path:
+    program = versions().manifests[name]
+
+    def build(folder: Path) -> None:
+        source = module_folder(name, program, progress) / place
+        for file in files:
+            (folder / f"{file}.yaml").write_bytes((source / f"{file}.yaml").read_bytes())
+
+    return entry(f"manifests/{name}-{program.version}-{digest(repr(files))}", build)
