@@ -73,13 +73,9 @@ def fate(life: Life, history: History, jobs: Mapping[int, Sequence[JobRecord]], 
     if life.ended_by_itself:
         return "ran to its end"
     if life.deleted is None:
-        return (
-            "runs"
-            if life.last.begun and "/stays-" in life.key
-            else "left by the garbage collector"
-            if awaits_collection(life, history)
-            else ""
-        )
+        if awaits_collection(life, history):
+            return "left by the garbage collector"
+        return "runs" if life.last.begun and "/stays-" in life.key else ""
     at = life.deleted.at
     if any(act.kind == "deleted" and _is_of(life.key, act.subject) and act.at <= at + SLACK for act in history.acts):
         return "deleted by its user"

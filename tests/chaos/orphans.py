@@ -13,10 +13,9 @@ import msgspec
 
 from slinky.kube import Client, KubeError, NotFoundError
 from tests.chaos.history import PodSeen
+from tests.chaos.users import PLURALS
 
 __all__ = ["orphans"]
-
-PLURALS = {"Job": "jobs", "JobSet": "jobsets", "ReplicaSet": "replicasets"}
 
 
 async def orphans(kube: Client, pods: Iterable[PodSeen]) -> dict[str, str]:

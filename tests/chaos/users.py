@@ -13,7 +13,7 @@ from slinky.kube import Client, ConflictError, KubeError, NotFoundError
 from tests.chaos.journal import Journal
 from tests.chaos.workload import Arrival
 
-__all__ = ["Users"]
+__all__ = ["PLURALS", "Users"]
 
 PATIENCE = 90.0
 PAUSE = 0.3

@@ -1,6 +1,6 @@
 """The images, built by a real OCI builder from the same recipe that the sandbox reads: every stage, over a plain Debian where nothing is but what the recipe brings."""
 
-from collections.abc import Iterator
+import shutil
 
 import pytest
 
@@ -17,16 +17,18 @@ STAGES = read_recipes([(CHECKOUT / RECIPES[0]).read_text()])
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Builder]:
+def builder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Builder:
     capture = request.config.pluginmanager.getplugin("capturemanager")
+    folder = tmp_path_factory.mktemp("buildah")
+    request.addfinalizer(lambda: shutil.rmtree(folder))  # gigabytes, also where a build fails
     with capture.global_and_fixture_disabled(), Progress() as progress:
-        made = Builder(tmp_path_factory.mktemp("buildah"), CHECKOUT, progress)
+        made = Builder(folder, CHECKOUT, progress)
         with progress.step("building the images with buildah") as step:
             made.start()
             for name in (*DAEMONS, "slinky"):
                 step.say(name)
                 made.build(name)
-    yield made
+    return made
 
 
 @pytest.mark.parametrize("name", [*DAEMONS, "slinky"])
