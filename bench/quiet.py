@@ -4,6 +4,7 @@ Comes in: nothing but what the kernel counts. Goes out: the moment. What must st
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,9 @@ def busy_share(before: str, after: str) -> float:
 
 
 async def until_quiet(say: Callable[[str], None]) -> None:
+    """What was written meanwhile is on the disk then, too: the kernel would write it seconds later, in the middle of what is measured."""
     began, quiet, share = time.monotonic(), 0, 1.0
+    await asyncio.to_thread(os.sync)
     while quiet < SPANS and time.monotonic() < began + MOST_SECONDS:
         before = COUNTS.read_text()
         await asyncio.sleep(SPAN_SECONDS)
