@@ -111,6 +111,37 @@ async def test_bodies_that_are_too_large_or_no_reviews_are_turned_away(tmp_path:
         assert (await asker.ask(operation="CREATE", object=POD))["allowed"]
 
 
+async def test_one_that_leaves_answers_on_and_sends_its_callers_elsewhere(tmp_path: Path) -> None:
+    """A caller that asks all the while, by connections that it keeps, never meets a closed one."""
+    issued = issue(["127.0.0.1"], dt.datetime.now(dt.UTC))
+    for name, data in {"tls.crt": issued.certificate, "tls.key": issued.key}.items():
+        (tmp_path / name).write_bytes(data)
+    review = json.dumps({"request": {"uid": "u", "operation": "CREATE", "object": POD}})
+    context = ssl.create_default_context(cadata=issued.authorities.decode())
+    told_to_close: list[bool] = []
+    files = CertificateFiles(tmp_path / "tls.crt", tmp_path / "tls.key")
+    server = AdmissionServer({"/pods": toleration}, files, host="127.0.0.1", port=0, leave_seconds=60.0)
+    async with aiohttp.ClientSession() as session:
+        running = server.running()
+        await running.__aenter__()
+
+        async def ask() -> None:
+            async with session.post(f"https://127.0.0.1:{server.port}/pods", data=review, ssl=context) as answer:
+                assert answer.status == 200
+                await answer.read()
+                told_to_close.append(answer.headers.get("Connection") == "close")
+
+        await ask()
+        await ask()
+        assert told_to_close == [False, False]
+        leaving = asyncio.create_task(running.__aexit__(None, None, None))
+        while len(told_to_close) < 20:
+            await ask()
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+    assert set(told_to_close[3:]) == {True}
+
+
 def upwards(document: dict[str, Any], wanted: str) -> dict[str, Any]:
     if wanted != "g/v2":
         raise ValueError(f"there is no version {wanted}; there is g/v2")

@@ -1,6 +1,7 @@
 """Certificates through the years, and files that change under a server's feet."""
 
 import asyncio
+import base64
 import datetime as dt
 import logging
 import ssl
@@ -11,7 +12,7 @@ from cryptography import x509
 
 from slinky.kube import ConfigurationError
 from slinky.kube.admission import CertificateFiles
-from slinky.kube.admission.cabundle import ClientConfig, Webhook, WebhookConfiguration, bundle_patch
+from slinky.kube.admission.cabundle import ClientConfig, Webhook, WebhookConfiguration, bundle_patch, bundle_with
 from slinky.kube.admission.certificates import Issued, issue, must_renew
 
 NAMES = ["webhook.slinky.svc", "127.0.0.1"]
@@ -75,15 +76,45 @@ def test_keys_are_in_no_repr() -> None:
     assert "PRIVATE" not in repr(issue(NAMES, START))
 
 
-def test_a_bundle_goes_only_where_it_is_missing() -> None:
-    webhooks = (
-        Webhook(name="a", client_config=ClientConfig(ca_bundle="new")),
-        Webhook(name="b", client_config=ClientConfig(ca_bundle="old")),
+def based(*issued: Issued) -> str:
+    return base64.b64encode(b"".join(each.authorities for each in issued)).decode()
+
+
+def test_a_bundle_goes_only_where_it_is_missing_and_others_that_are_valid_stay() -> None:
+    ours, theirs = issue(NAMES, START), issue(NAMES, START)
+    both = [based(ours, theirs), based(theirs, ours)]
+    webhooks = tuple(
+        Webhook(name=f"w{index}", client_config=ClientConfig(ca_bundle=bundle))
+        for index, bundle in enumerate([based(ours), based(theirs), *both, ""])
     )
-    assert bundle_patch(WebhookConfiguration(webhooks=webhooks), "new") == [
-        {"op": "test", "path": "/webhooks/1/name", "value": "b"},
-        {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "new"},
+    assert bundle_patch(WebhookConfiguration(webhooks=webhooks), ours.authorities, START) == [
+        {"op": "test", "path": "/webhooks/1/name", "value": "w1"},
+        {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": both[0]},
+        {"op": "test", "path": "/webhooks/4/name", "value": "w4"},
+        {"op": "add", "path": "/webhooks/4/clientConfig/caBundle", "value": based(ours)},
     ]
+
+
+def test_replicas_with_different_authorities_agree_on_a_bundle() -> None:
+    """Each adds its own; a third look changes nothing."""
+    a, b = issue(NAMES, START), issue(NAMES, START)
+    bundle = bundle_with(b.authorities, bundle_with(a.authorities, "", START), START)
+    assert bundle_with(a.authorities, bundle, START) == bundle == bundle_with(b.authorities, bundle, START)
+
+
+def test_a_bundle_does_not_grow_for_ever() -> None:
+    bundle, late = "", START + 11 * YEAR
+    for _ in range(20):
+        bundle = bundle_with(issue(NAMES, START).authorities, bundle, START)
+    assert base64.b64decode(bundle).count(b"BEGIN") == 8
+    last = issue(NAMES, late)
+    assert bundle_with(last.authorities, bundle, late) == based(last), "those before are over"
+
+
+@pytest.mark.parametrize("found", ["!", base64.b64encode(b"rubbish").decode()])
+def test_what_is_no_bundle_is_replaced(found: str) -> None:
+    ours = issue(NAMES, START)
+    assert bundle_with(ours.authorities, found, START) == based(ours)
 
 
 async def shown(port: int) -> bytes:

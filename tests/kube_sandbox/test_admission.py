@@ -1,13 +1,26 @@
 """Webhooks called by the real API server: mutation, refusal, the authority kept in place, replicas that share a certificate."""
 
+import asyncio
 import base64
+import datetime as dt
+import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slinky.kube import PODS, ApiError, Client, ForbiddenError, PatchKind
-from slinky.kube.admission import AdmissionRequest, AdmissionResponse, AdmissionServer, OnFailure, SelfMadeCertificate
+from slinky.kube.admission import (
+    AdmissionRequest,
+    AdmissionResponse,
+    AdmissionServer,
+    BundleKeeper,
+    CertificateFiles,
+    OnFailure,
+    SelfMadeCertificate,
+)
 from slinky.kube.admission.cabundle import MUTATING, VALIDATING
+from slinky.kube.admission.certificates import Issued, issue
 from slinky.sandbox.handle import Sandbox
 from tests.kube_sandbox.conftest import eventually, pod
 
@@ -64,9 +77,8 @@ async def test_pods_pass_through_our_webhooks(sandbox: Sandbox, client: Client, 
 
             async def trusted() -> bool:
                 assert first.issued is not None
-                bundle = base64.b64encode(first.issued.authorities).decode()
                 found = [await client.get(resource, name) for resource in (MUTATING, VALIDATING)]
-                return all(each.webhooks[0].client_config.ca_bundle == bundle for each in found)
+                return all(first.issued.authorities in base64.b64decode(each.webhooks[0].client_config.ca_bundle) for each in found)
 
             await eventually("the authority was put in", trusted)
             await eventually("pods pass", works)
@@ -96,3 +108,63 @@ async def test_pods_pass_through_our_webhooks(sandbox: Sandbox, client: Client, 
         finally:
             await client.delete(MUTATING, name)
             await client.delete(VALIDATING, name)
+
+
+class Files:
+    """A mounted Secret: its files change all at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+
+    def put(self, issued: Issued) -> None:
+        for name, held in (("ca.crt", issued.authorities), ("tls.crt", issued.certificate), ("tls.key", issued.key)):
+            (self._folder / name).write_bytes(held)
+
+    def source(self, client: Client, configuration: str, every: float) -> CertificateFiles:
+        bundle = BundleKeeper(client, mutating=[configuration])
+        authority = self._folder / "ca.crt"
+        return CertificateFiles(self._folder / "tls.crt", self._folder / "tls.key", authority=authority, bundle=bundle, every=every)
+
+
+async def test_a_certificate_of_another_authority_is_taken_up_and_no_pod_is_refused(
+    sandbox: Sandbox, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    """As where cert-manager's authority is another after years, or was made anew. A replica that has the old files still is there all the while."""
+    host, name, now = sandbox.record.addresses.host, f"slinky-{namespace}", dt.datetime.now(dt.UTC)
+    old, new = issue([host], now), issue([host], now)
+    files, others = Files(tmp_path / "ours"), Files(tmp_path / "others")
+    files.put(old)
+    others.put(old)
+    ours, theirs = files.source(client, name, every=1.0), others.source(client, name, every=1.0)
+    server = AdmissionServer({"/mutate": mutate}, ours, host=host, port=0)
+    async with server.running(), theirs.running():
+        await client.create(MUTATING, configuration(name, namespace, f"https://{host}:{server.port}/mutate"))
+        try:
+            tries = itertools.count()
+
+            async def passes() -> bool:
+                await client.raw("POST", PODS.path(namespace), body=_named(next(tries)), parameters={"dryRun": "All"})
+                return True
+
+            await eventually("pods pass", passes)
+            files.put(new)
+            async with asyncio.timeout(30):
+                while ours.loads < 2:
+                    await passes()
+
+            async def both_are_trusted() -> bool:
+                found = base64.b64decode((await client.get(MUTATING, name)).webhooks[0].client_config.ca_bundle)
+                return old.authorities in found and new.authorities in found
+
+            assert await both_are_trusted()
+            # Without it, and then with it again, the API server opens new connections: it sees the new certificate.
+            await client.patch(MUTATING, name, [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}], kind=PatchKind.JSON)
+            await eventually("both were put in again", both_are_trusted)
+            await eventually("pods pass", passes)
+        finally:
+            await client.delete(MUTATING, name)
+
+
+def _named(number: int) -> dict[str, Any]:
+    return pod(f"p-{number}") | {"apiVersion": "v1", "kind": "Pod"}

@@ -25,6 +25,7 @@ from slinky.kube import (
     Access,
     AdmissionMetrics,
     AdmissionServer,
+    BundleKeeper,
     Cache,
     CertificateFiles,
     Client,
@@ -70,6 +71,7 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
             port=settings.admission.port,
             on_failure=OnFailure.ALLOW if settings.fails_open else OnFailure.REFUSE,
             deadline=SECONDS - 1.0,
+            leave_seconds=endpoint(settings).leave_seconds,
         )
         await stack.enter_async_context(listening(server.running(), settings.admission.port, "admission.port"))
         waiting.clear()
@@ -95,10 +97,11 @@ async def _watched_namespaces(settings: Settings, client: Client, metrics: KubeM
 
 
 def _certificate(settings: Settings, client: Client) -> CertificateFiles | SelfMadeCertificate:
-    ours = settings.admission
+    ours, name = settings.admission, settings.admission.configuration
     if ours.certificate_file:
-        return CertificateFiles(Path(ours.certificate_file), Path(ours.key_file))
-    name = ours.configuration
+        authority = Path(ours.ca_file) if ours.ca_file else None
+        bundle = BundleKeeper(client, mutating=[name], validating=[name]) if authority else None
+        return CertificateFiles(Path(ours.certificate_file), Path(ours.key_file), authority=authority, bundle=bundle)
     return SelfMadeCertificate(client, ours.secret, settings.namespace, endpoint(settings).names, mutating=[name], validating=[name])
 
 

@@ -17,6 +17,7 @@ from slinky.kube import (
     Access,
     AdmissionMetrics,
     AdmissionServer,
+    BundleKeeper,
     CertificateFiles,
     Client,
     HealthServer,
@@ -79,6 +80,7 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
             port=ours.port,
             on_failure=OnFailure.ALLOW if ours.fail_open else OnFailure.REFUSE,
             deadline=SECONDS - 1.0,
+            leave_seconds=_endpoint(settings).leave_seconds,
         )
         await stack.enter_async_context(listening(server.running(), ours.port, "admission.port"))
         waiting.clear()
@@ -132,7 +134,9 @@ def _endpoint(settings: Settings) -> WebhookEndpoint:
 def _certificate(settings: Settings, client: Client) -> CertificateFiles | SelfMadeCertificate:
     ours = settings.admission
     if ours.certificate_file:
-        return CertificateFiles(Path(ours.certificate_file), Path(ours.key_file))
+        authority = Path(ours.ca_file) if ours.ca_file else None
+        bundle = BundleKeeper(client, validating=[ours.configuration]) if authority else None
+        return CertificateFiles(Path(ours.certificate_file), Path(ours.key_file), authority=authority, bundle=bundle)
     return SelfMadeCertificate(client, ours.secret, settings.namespace, _endpoint(settings).names, validating=[ours.configuration])
 
 

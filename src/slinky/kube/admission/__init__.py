@@ -1,5 +1,6 @@
 """An admission server: webhooks as plain functions, with certificates that take care of themselves."""
 
+from slinky.kube.admission.cabundle import BundleKeeper
 from slinky.kube.admission.conversion import Converter
 from slinky.kube.admission.installing import (
     MUTATING_CONFIGURATIONS,
@@ -23,6 +24,7 @@ __all__ = [
     "AdmissionRequest",
     "AdmissionResponse",
     "AdmissionServer",
+    "BundleKeeper",
     "CertificateFiles",
     "CertificateSource",
     "Converter",

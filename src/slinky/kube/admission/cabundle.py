@@ -1,17 +1,21 @@
 """Keeps the authority that webhooks are called with (`caBundle`) in their configurations, whoever takes it out.
 
-In: the bundle to trust, the names of configurations. Out: patches, where one of them has another bundle or none; a configuration that does not exist yet gets it when it
+In: the authorities to trust, the names of configurations. Out: patches, where one of them has others only, or none; a configuration that does not exist yet gets them when it
 comes.
-What must stay true: nothing but `caBundle` is touched, and only in webhooks that still have the place and name they had when we looked.
+What must stay true: nothing but `caBundle` is touched, and only in webhooks that still have the place and name they had when we looked; another authority in it that is still valid stays, for a replica
+may show a certificate of that one (it has an older file, or an upgrade changes who makes certificates).
 """
 
 import asyncio
 import base64
+import binascii
+import datetime as dt
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from slinky.kube.admission.certificates import as_pem, still_valid
 from slinky.kube.cache import Change
 from slinky.kube.client import Client, PatchKind
 from slinky.kube.errors import NotFoundError
@@ -20,9 +24,11 @@ from slinky.kube.reflector import Reflector
 from slinky.kube.resources import Resource
 from slinky.kube.workqueue import WorkQueue
 
-__all__ = ["MUTATING", "VALIDATING", "BundleKeeper", "WebhookConfiguration", "bundle_patch"]
+__all__ = ["MUTATING", "VALIDATING", "BundleKeeper", "WebhookConfiguration", "bundle_patch", "bundle_with"]
 
 log = logging.getLogger(__name__)
+
+MOST = 8  # authorities in a bundle
 
 
 class ClientConfig(Record, frozen=True):
@@ -43,11 +49,28 @@ MUTATING = Resource(GROUP, "v1", "mutatingwebhookconfigurations", WebhookConfigu
 VALIDATING = Resource(GROUP, "v1", "validatingwebhookconfigurations", WebhookConfiguration, namespaced=False)
 
 
-def bundle_patch(configuration: WebhookConfiguration, bundle: str) -> list[dict[str, Any]]:
-    """`bundle` is base64, as the field is. Empty where nothing is to be done."""
+def bundle_with(ours: bytes, found: str, now: dt.datetime) -> str:
+    """A `caBundle` (base64 of PEM) that holds `ours` (PEM): `found` where that holds them, else ours first and those of `found` that are still valid."""
+    try:
+        there = still_valid(base64.b64decode(found, validate=True), now)
+    except binascii.Error:
+        there = []
+    wanted = still_valid(ours, now)
+    if found and wanted and set(wanted) <= set(there):
+        return found
+    if not wanted:
+        return base64.b64encode(ours).decode()  # not ours to judge: the API server says what is wrong with it
+    kept = [*wanted, *(each for each in there if each not in wanted)]
+    return base64.b64encode(as_pem(kept[: max(MOST, len(wanted))])).decode()
+
+
+def bundle_patch(configuration: WebhookConfiguration, ours: bytes, now: dt.datetime) -> list[dict[str, Any]]:
+    """Empty where nothing is to be done."""
     operations: list[dict[str, Any]] = []
     for index, webhook in enumerate(configuration.webhooks):
-        if webhook.client_config.ca_bundle != bundle:
+        found = webhook.client_config.ca_bundle
+        bundle = bundle_with(ours, found, now)
+        if found != bundle:
             operations.append({"op": "test", "path": f"/webhooks/{index}/name", "value": webhook.name})
             operations.append({"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle})
     return operations
@@ -58,7 +81,7 @@ class BundleKeeper:
 
     def __init__(self, client: Client, *, mutating: Sequence[str] = (), validating: Sequence[str] = ()) -> None:
         self._client = client
-        self._bundle = ""
+        self._ours = b""
         self._queue: WorkQueue[Key] = WorkQueue()
         self._reflectors: dict[Key, Reflector[WebhookConfiguration]] = {}
         for resource, names in ((MUTATING, mutating), (VALIDATING, validating)):
@@ -67,7 +90,7 @@ class BundleKeeper:
                 self._reflectors[key] = Reflector(client, resource, fields=f"metadata.name={name}")
 
     def trust(self, authorities: bytes) -> None:
-        self._bundle = base64.b64encode(authorities).decode()
+        self._ours = authorities
         for key in self._reflectors:
             self._queue.add(key)
 
@@ -90,7 +113,7 @@ class BundleKeeper:
     async def _restore(self, key: Key) -> None:
         reflector = self._reflectors[key]
         configuration = reflector.cache.get(key.name)
-        patch = bundle_patch(configuration, self._bundle) if configuration and self._bundle else []
+        patch = bundle_patch(configuration, self._ours, dt.datetime.now(dt.UTC)) if configuration and self._ours else []
         if not patch:
             return
         try:

@@ -7,7 +7,7 @@ the old one stays in the bundle until its end, so that at no moment a valid cert
 
 import datetime as dt
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cryptography import x509
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["Issued", "issue", "must_renew"]
+__all__ = ["Issued", "as_pem", "issue", "must_renew", "still_valid"]
 
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 365
@@ -36,7 +36,7 @@ class Issued:
 
 def issue(names: Sequence[str], now: dt.datetime, previous: Issued | None = None) -> Issued:
     """A new certificate for `names` (DNS names or addresses), by the previous authority while that lasts."""
-    kept = _still_valid(previous.authorities, now) if previous else []
+    kept = still_valid(previous.authorities, now) if previous else []
     signer_key = _key_of(kept[0], previous.authority_key) if previous and kept else None
     if signer_key and kept[0].not_valid_after_utc - now > dt.timedelta(days=CERTIFICATE_DAYS + EARLY_DAYS):
         authority, signer = kept[0], kept
@@ -46,7 +46,7 @@ def issue(names: Sequence[str], now: dt.datetime, previous: Issued | None = None
         signer = [authority, *kept]
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _certificate(names, key, authority, signer_key, now)
-    return Issued(b"".join(map(_pem, signer)), _key_pem(signer_key), _pem(certificate), _key_pem(key))
+    return Issued(as_pem(signer), _key_pem(signer_key), _pem(certificate), _key_pem(key))
 
 
 def must_renew(issued: Issued, names: Sequence[str], now: dt.datetime) -> bool:
@@ -65,12 +65,17 @@ def must_renew(issued: Issued, names: Sequence[str], now: dt.datetime) -> bool:
     return not set(names) <= held or certificate.not_valid_after_utc - now <= early or authority.not_valid_after_utc - now <= early
 
 
-def _still_valid(authorities: bytes, now: dt.datetime) -> list[x509.Certificate]:
+def still_valid(authorities: bytes, now: dt.datetime) -> list[x509.Certificate]:
+    """Those of a bundle (PEM) whose time is not over; none where it cannot be read."""
     try:
         found = x509.load_pem_x509_certificates(authorities)
     except ValueError:
         return []
     return [certificate for certificate in found if certificate.not_valid_after_utc > now]
+
+
+def as_pem(certificates: Iterable[x509.Certificate]) -> bytes:
+    return b"".join(map(_pem, certificates))
 
 
 def _authority(key: ec.EllipticCurvePrivateKey, now: dt.datetime) -> x509.Certificate:

@@ -5,12 +5,15 @@ where an answer was lost.
 """
 
 import asyncio
+import base64
+import datetime as dt
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from slinky.kube.admission.cabundle import bundle_with
 from slinky.kube.backoff import Backoff
 from slinky.kube.client import Client
 from slinky.kube.errors import (
@@ -39,6 +42,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 TRIES = 5  # of one writing, where others write too
+LEAVE_SECONDS = 5.0
 PATIENCE = 60  # tries of a service that starts: some minutes
 PASSING = (
     AlreadyExistsError,
@@ -73,6 +77,11 @@ class WebhookEndpoint:
             return [urlsplit(self.url).hostname or ""]
         service = f"{self.service}.{self.namespace}.svc"
         return [service, f"{service}.cluster.local"]
+
+    @property
+    def leave_seconds(self) -> float:
+        """For how long one that ends should answer on: until nobody comes any more, where there are others behind the Service."""
+        return 0.0 if self.url else LEAVE_SECONDS
 
     def client_config(self, path: str, authority: str = "") -> Document:
         """`authority` is base64, as `caBundle` is; where it is empty, `caBundle` is left to others."""
@@ -129,7 +138,9 @@ def carried_over(wanted: Document, found: Mapping[str, Any]) -> Document:
     any_bundle = next((bundle for bundle in bundles.values() if bundle), None)
     webhooks = []
     for webhook in wanted["webhooks"]:
-        bundle = webhook["clientConfig"].get("caBundle") or bundles.get(webhook["name"]) or any_bundle
+        found_bundle = bundles.get(webhook["name"]) or any_bundle
+        bundle = webhook["clientConfig"].get("caBundle")
+        bundle = bundle_with(base64.b64decode(bundle), found_bundle or "", dt.datetime.now(dt.UTC)) if bundle else found_bundle
         webhooks.append(webhook | {"clientConfig": webhook["clientConfig"] | ({"caBundle": bundle} if bundle else {})})
     meta = found["metadata"]
     labels = {**(meta.get("labels") or {}), **wanted["metadata"]["labels"]}

@@ -38,7 +38,10 @@ class OnFailure(enum.Enum):
 
 
 class AdmissionServer:
-    """`async with AdmissionServer({"/mutate-pods": mutate}, certificate).running(): …`. `observer` gets path, outcome, seconds."""
+    """`async with AdmissionServer({"/mutate-pods": mutate}, certificate).running(): …`. `observer` gets path, outcome, seconds.
+
+    `leave_seconds`: for so long it goes on when it is to end, and ends a connection with each answer: until then a Service's other servers have been found, and nobody is using a connection at the moment at which it is closed.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class AdmissionServer:
         deadline: float = DEADLINE,
         body_limit: int = BODY_LIMIT,
         observer: AnswerObserver | None = None,
+        leave_seconds: float = 0.0,
     ) -> None:
         self._handlers = dict(handlers)
         self._converters = dict(converters or {})
@@ -61,6 +65,8 @@ class AdmissionServer:
         self._deadline = deadline
         self._body_limit = body_limit
         self._observer = observer
+        self._leave_seconds = leave_seconds
+        self._leaving = False
         self._serving = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -85,6 +91,8 @@ class AdmissionServer:
                 try:
                     yield self
                 finally:
+                    self._leaving = True
+                    await asyncio.sleep(self._leave_seconds)
                     await site.stop()
                     await self._finish()
             finally:
@@ -102,7 +110,10 @@ class AdmissionServer:
         self._serving += 1
         self._idle.clear()
         try:
-            return await self._answer(http)
+            answer = await self._answer(http)
+            if self._leaving:
+                answer.force_close()
+            return answer
         finally:
             self._serving -= 1
             if not self._serving:

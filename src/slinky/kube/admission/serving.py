@@ -12,13 +12,13 @@ import logging
 import random
 import ssl
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
 from slinky.kube.access import present
 from slinky.kube.admission.cabundle import BundleKeeper
-from slinky.kube.admission.certificates import Issued, issue, must_renew
+from slinky.kube.admission.certificates import Issued, issue, must_renew, still_valid
 from slinky.kube.admission.installing import patiently
 from slinky.kube.client import Client
 from slinky.kube.errors import AlreadyExistsError, ConfigurationError, ConflictError, KubeError, NotFoundError
@@ -53,30 +53,54 @@ def show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 class CertificateFiles:
-    """A mounted Secret, as cert-manager renews it. Looked at every few seconds."""
+    """A mounted Secret, as cert-manager renews it. Looked at every few seconds.
 
-    def __init__(self, certificate: Path, key: Path, *, every: float = FILES_SECONDS) -> None:
+    `authority`: the file of who signed it, which `bundle` has the API server trust. One that changes is trusted one look before its certificate is shown.
+    """
+
+    def __init__(
+        self,
+        certificate: Path,
+        key: Path,
+        *,
+        authority: Path | None = None,
+        bundle: BundleKeeper | None = None,
+        every: float = FILES_SECONDS,
+    ) -> None:
         self._certificate, self._key = certificate, key
+        self._authority, self._bundle = authority, bundle
         self._every = every
         self._shown: tuple[bytes, bytes] = (b"", b"")
+        self._trusted = b""
         self.loads = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ssl.SSLContext]:
         context = server_context()
+        self._trust()
         self._load(context)
-        task = asyncio.create_task(self._keep(context), name="certificate files")
-        try:
-            yield context
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        async with self._bundle.running() if self._bundle else nullcontext():
+            task = asyncio.create_task(self._keep(context), name="certificate files")
+            try:
+                yield context
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    def _trust(self) -> bool:
+        """Whether there was another authority."""
+        found = _read(self._authority) if self._authority and self._bundle else b""
+        if not self._bundle or found == self._trusted:
+            return False
+        if not still_valid(found, dt.datetime.now(dt.UTC)):
+            raise ConfigurationError(f"webhook authority: {self._authority} holds no valid certificate")
+        self._bundle.trust(found)
+        self._trusted = found
+        log.info("webhook authority loaded from %s", self._authority)
+        return True
 
     def _load(self, context: ssl.SSLContext) -> None:
-        try:
-            pair = self._certificate.read_bytes(), self._key.read_bytes()
-        except OSError as error:
-            raise ConfigurationError(f"webhook certificate: {error.filename}: {error.strerror}") from None
+        pair = _read(self._certificate), _read(self._key)
         if pair != self._shown:
             show(context, *pair)
             self._shown = pair
@@ -87,9 +111,17 @@ class CertificateFiles:
         while True:
             await asyncio.sleep(self._every)
             try:
-                self._load(context)
+                if not self._trust():
+                    self._load(context)
             except ConfigurationError as error:
                 log.warning("%s; the one before stays, looking again in %g s", error, self._every)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"webhook certificate: {error.filename}: {error.strerror}") from None
 
 
 class SelfMadeCertificate:
