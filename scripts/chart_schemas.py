@@ -96,7 +96,8 @@ NAMES: Schema = {"nameOverride": TEXT, "fullnameOverride": TEXT, "namespaceOverr
 IMAGE = mapping(repository=TEXT, tag=TEXT, digest=TEXT, pullPolicy=TEXT)
 PULL_POLICY = one_of("", "Always", "IfNotPresent", "Never")
 BUDGET = mapping(enabled=YES_OR_NO, minAvailable=SHARE, maxUnavailable=or_null(SHARE))
-CERT_MANAGER = mapping(enabled=YES_OR_NO, secretName=TEXT, duration=TEXT, renewBefore=TEXT, issuerRef=ANY_MAPPING)
+HOURS: Schema = {"type": "string", "pattern": "^[1-9][0-9]*h(0m)?(0s)?$"}
+CERT_MANAGER = mapping(enabled=YES_OR_NO, secretName=TEXT, duration=HOURS, renewBefore=TEXT, issuerRef=ANY_MAPPING)
 TLS = mapping(existingSecret=TEXT, caBundle=TEXT)
 METADATA = mapping(labels=LABELS, annotations=LABELS)
 KEY = mapping(name=TEXT, key=TEXT)

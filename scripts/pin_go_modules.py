@@ -16,6 +16,7 @@ from pathlib import Path
 
 SANDBOX = Path(__file__).resolve().parent.parent / "src/slinky/sandbox"
 KUBERNETES = "k8s.io/kubernetes"
+HERE = "."  # a program of our own over the module's packages, in main.go beside go.mod
 KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet", "kube-proxy")
 
 
@@ -39,7 +40,7 @@ def pin(name: str, module: str, version: str, packages: list[str], go_version: s
     (folder / "go.mod").write_text(text)
     if module == KUBERNETES:
         text += staging_replacements(folder, version)
-    if packages:
+    if packages != [HERE] and packages:
         text += "\ntool (\n" + "".join(f"\t{package}\n" for package in packages) + ")\n"
     (folder / "go.mod").write_text(text)
     if packages:

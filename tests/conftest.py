@@ -21,7 +21,7 @@ from slinky.sandbox.cache import digest
 from slinky.sandbox.down import down
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.progress import Progress
-from slinky.sandbox.shape import ADDONS, Shape
+from slinky.sandbox.shape import WORKLOADS, Shape
 from slinky.sandbox.up import up
 
 CHECKOUT = Path(__file__).parent.parent
@@ -95,7 +95,7 @@ def start_sandbox(request: pytest.FixtureRequest) -> Iterator[Starter]:
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     """The one most tests share: kwok nodes, Slurm with accounting, all add-ons."""
     with starting(request) as start:
-        yield start("shared", Shape(nodes=NODES, addons=ADDONS))
+        yield start("shared", Shape(nodes=NODES, addons=WORKLOADS))
 
 
 @pytest.fixture

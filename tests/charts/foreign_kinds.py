@@ -1,11 +1,11 @@
 """Kinds of others that the charts may use, as their makers publish them: cert-manager's and the Prometheus operator's CRDs, from the pinned Go modules."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from slinky.sandbox.addons import CERT_MANAGER, build_manifests, read_crds
 from slinky.sandbox.cache import digest, entry
 from slinky.sandbox.golang import module_folder
 from slinky.sandbox.progress import Progress
@@ -13,27 +13,23 @@ from slinky.sandbox.versions import versions
 
 __all__ = ["foreign_crds"]
 
-WANTED = {
-    "cert-manager": ("deploy/crds", ("cert-manager.io_certificates", "cert-manager.io_issuers", "cert-manager.io_clusterissuers")),
-    "prometheus-operator": (
-        "example/prometheus-operator-crd",
-        ("monitoring.coreos.com_podmonitors", "monitoring.coreos.com_prometheusrules", "monitoring.coreos.com_servicemonitors"),
-    ),
-}
+PROMETHEUS = "prometheus-operator"
+PLACE = "example/prometheus-operator-crd"
+FILES = tuple(f"monitoring.coreos.com_{plural}.yaml" for plural in ("podmonitors", "prometheusrules", "servicemonitors"))
 
 
 def foreign_crds(progress: Progress) -> list[dict[str, Any]]:
-    folders = [_kept(name, place, files, progress) for name, (place, files) in WANTED.items()]
-    files = [file for folder in folders for file in sorted(folder.iterdir())]
-    return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
+    return read_crds(build_manifests(CERT_MANAGER, progress)) + [
+        yaml.safe_load(file.read_text()) for file in sorted(_kept(progress).iterdir())
+    ]
 
 
-def _kept(name: str, place: str, files: Sequence[str], progress: Progress) -> Path:
-    program = versions().manifests[name]
+def _kept(progress: Progress) -> Path:
+    program = versions().manifests[PROMETHEUS]
 
     def build(folder: Path) -> None:
-        source = module_folder(name, program, progress) / place
-        for file in files:
-            (folder / f"{file}.yaml").write_bytes((source / f"{file}.yaml").read_bytes())
+        source = module_folder(PROMETHEUS, program, progress) / PLACE
+        for file in FILES:
+            (folder / file).write_bytes((source / file).read_bytes())
 
-    return entry(f"manifests/{name}-{program.version}-{digest(repr(files))}", build)
+    return entry(f"manifests/{PROMETHEUS}-{program.version}-{digest(repr(FILES))}", build)

@@ -7,64 +7,26 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slinky.sandbox.addons import CERT_MANAGER
 from slinky.sandbox.charts import CHARTS, install, releases, uninstall
-from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
+from tests.charts.certificates import Tries, authority_of, bundles, renew
+from tests.charts.site import POD, WEBHOOKS, WRONG, Site
 from tests.conftest import CHECKOUT, Starter
 from tests.guides.pages import QUICKSTART, run_page
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
-SECONDS = 300
-WEBHOOKS = (("slurm-operator", "validatingwebhookconfiguration"), ("slurm-bridge", "mutatingwebhookconfiguration"))
-
-
-class Site:
-    def __init__(self, sandbox: Sandbox) -> None:
-        self.sandbox = sandbox
-
-    def run(self, *command: str, told: str = "", fails: bool = False) -> str:
-        program = str(self.sandbox.folder / "bin" / command[0])
-        done = subprocess.run(
-            [program, *command[1:]],
-            input=told,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-            env=os.environ | self.sandbox.exports(),
-        )
-        assert (done.returncode != 0) == fails, f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
-        return done.stderr if fails else done.stdout
-
-    def kubectl(self, *words: str, told: str = "") -> str:
-        return self.run("kubectl", *words, told=told)
-
-    def get(self, *words: str) -> Any:
-        return json.loads(self.kubectl("get", *words, "--output=json", "--ignore-not-found") or "{}")
-
-    def names(self, *words: str) -> set[str]:
-        return set(self.kubectl("get", *words, "--output=name", "--ignore-not-found").split())
-
-    async def until(self, what: str, probe: Callable[[], bool]) -> None:
-        async def probed() -> bool:
-            return probe()
-
-        await self.sandbox.until("kube-apiserver", what, probed, SECONDS)
-
-    def in_slurm(self, *words: str) -> str:
-        return self.kubectl("--namespace=slurm", "exec", "deployment/slurm-login-slinky", "--", *words)
-
 
 @pytest.fixture(scope="module")
 def empty_site(start_sandbox: Starter) -> Site:
-    return Site(start_sandbox("charts", Shape(nodes=0, real_nodes=2, operator=True)))
+    return Site(start_sandbox("charts", Shape(nodes=0, real_nodes=2, operator=True, addons=(CERT_MANAGER,))))
 
 
 @pytest.fixture(scope="module")
@@ -95,21 +57,6 @@ def test_helm_test_runs_a_job_and_a_pod_through_slurm(site: Site) -> None:
     assert "team/slurm-bridge-test|COMPLETED|slurm-bridge" in jobs
 
 
-POD = """
-apiVersion: v1
-kind: Pod
-metadata: {{name: {name}, namespace: team}}
-spec:
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: c
-    image: sandbox/busybox:1
-    command: [sh, -c, "{command}"]
-    resources: {{requests: {{cpu: 100m, memory: 32Mi}}}}
-"""
-
-
 async def test_an_exit_code_reaches_slurm(site: Site) -> None:
     """By libslurm, which is in the image; the chart gives it a slurm.conf."""
     site.kubectl("apply", "--filename=-", told=POD.format(name="fails", command="exit 3"))
@@ -121,8 +68,7 @@ async def test_an_exit_code_reaches_slurm(site: Site) -> None:
 
 
 def test_what_could_not_work_is_refused_by_the_webhook(site: Site) -> None:
-    wrong = '{"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "metadata": {"name": "x", "namespace": "slurm"}, "spec": {"controllerRef": {"name": "slurm"}, "replica": 1}}'
-    assert "spec.replica" in site.run("kubectl", "apply", "--filename=-", told=wrong, fails=True)
+    assert "spec.replica" in site.run("kubectl", "apply", "--filename=-", told=json.dumps(WRONG), fails=True)
 
 
 def kept(site: Site) -> dict[str, Any]:
@@ -162,6 +108,51 @@ async def test_an_upgrade_replaces_pods_and_keeps_certificates_keys_and_pods_tha
     assert "stays" in site.in_slurm("squeue", "--noheader", "--Format=Name:60,State:20")
     assert "Succeeded" in site.run("helm", "test", "slurm-bridge", "--namespace=slinky")
     site.kubectl("--namespace=team", "delete", "pod", "stays", "fails")
+
+
+async def test_cert_manager_takes_the_certificates_over_and_renews_them_and_gives_them_back(site: Site) -> None:
+    """Its own controllers, another authority each time, two replicas of each webhook that see it at different moments: and nothing is refused."""
+    names = ("slurm-operator-admission", "slurm-bridge-admission")
+    chosen = {"slurm-operator": "certManager.enabled", "slurm-bridge": "admission.certManager.enabled"}
+
+    def upgrade(by_cert_manager: bool) -> None:
+        for release in releases():
+            if release.name in chosen:
+                site.run(*release.command("upgrade"), f"--set={chosen[release.name]}={str(by_cert_manager).lower()}")
+
+    with Tries(site) as tries:
+        upgrade(by_cert_manager=True)
+        for each in site.get("certificates", "--namespace=slinky")["items"]:
+            assert {c["type"]: c["status"] for c in each["status"]["conditions"]}["Ready"] == "True", each["metadata"]["name"]
+        first = [authority_of(site, f"{name}-tls") for name in names]
+        assert all(first)
+        assert [sum(authority in bundle for bundle in bundles(site)) for authority in first] == [1, len(bundles(site)) - 1]
+
+        for name in names:
+            before = authority_of(site, f"{name}-ca")
+            renew(site, f"{name}-ca")
+            await site.until("there was another authority", lambda name=name, old=before: authority_of(site, f"{name}-ca") not in ("", old))  # type: ignore[misc]
+            renew(site, name)
+            await site.until("it had signed", lambda name=name, old=before: authority_of(site, f"{name}-tls") not in ("", old))  # type: ignore[misc]
+        second = [authority_of(site, f"{name}-tls") for name in names]
+
+        def all_show_it() -> bool:
+            pods = site.names("pods", "--namespace=slinky", "--selector=app.kubernetes.io/component=admission")
+            if len(pods) != 4:
+                return False  # of those before, some are still leaving
+            return all(site.kubectl("logs", pod, "--namespace=slinky").count("webhook certificate loaded") == 2 for pod in pods)
+
+        await site.until("all replicas showed the new certificates", all_show_it)
+        assert [sum(authority in bundle for bundle in bundles(site)) for authority in second] == [1, len(bundles(site)) - 1]
+        assert "Succeeded" in site.run("helm", "test", "slurm-bridge", "--namespace=slinky")
+
+        upgrade(by_cert_manager=False)
+        assert "Succeeded" in site.run("helm", "test", "slurm-bridge", "--namespace=slinky")
+    assert not tries.refused, f"{len(tries.refused)} of {tries.count}: {tries.refused[0]}"
+    assert tries.count > 50
+    assert not site.names("certificates,issuers", "--namespace=slinky")
+    # cert-manager keeps what it issued, unless it is told otherwise.
+    site.kubectl("delete", "secret", "--namespace=slinky", *(f"{name}-{ending}" for name in names for ending in ("ca", "tls")))
 
 
 async def test_an_uninstall_leaves_nothing(site: Site) -> None:

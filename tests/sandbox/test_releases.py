@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from slinky.sandbox.kubernetes import GANG_API
-from slinky.sandbox.shape import ADDONS, Shape
+from slinky.sandbox.shape import WORKLOADS, Shape
 from slinky.sandbox.versions import kubernetes_version, versions
 from tests.conftest import Starter
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
 @pytest.mark.parametrize("release", versions().kubernetes.releases)
 async def test_a_release_comes_up_with_its_gang_api_and_add_ons(start_sandbox: Starter, release: str) -> None:
-    shape = Shape(nodes=4, real_nodes=1, addons=ADDONS, kubernetes=release)
+    shape = Shape(nodes=4, real_nodes=1, addons=WORKLOADS, kubernetes=release)
     found = await asyncio.to_thread(start_sandbox, f"k{release.replace('.', '')}", shape)
     async with found.kube() as kube:
         assert (await kube.get("/version"))["gitVersion"] == f"v{kubernetes_version(release)}"

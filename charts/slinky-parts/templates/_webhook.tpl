@@ -81,11 +81,12 @@ metadata:
 {{- end }}
 {{- end -}}
 
-{{/* cert-manager: an authority of this webhook's own, and its certificate */}}
+{{/* cert-manager: an authority of this webhook's own, and its certificate. The authority lasts twice as long and is renewed by half-time, so that it outlives whatever it signs. */}}
 {{- define "slinky.certificates" -}}
 {{- $namespace := include "slinky.namespace" .root -}}
 {{- $issuer := .certManager.issuerRef -}}
 {{- if not $issuer }}
+{{- $hours := regexFind "^[0-9]+" .certManager.duration | int64 }}
 {{- $issuer = dict "name" .name "kind" "Issuer" }}
 ---
 apiVersion: cert-manager.io/v1
@@ -103,8 +104,8 @@ spec:
   isCA: true
   commonName: {{ .name }}-ca
   secretName: {{ .name }}-ca
-  duration: {{ .certManager.duration }}
-  renewBefore: {{ .certManager.renewBefore }}
+  duration: {{ mul 2 $hours }}h0m0s
+  renewBefore: {{ $hours }}h0m0s
   privateKey: {algorithm: ECDSA, size: 256}
   issuerRef: {name: {{ .name }}-self, kind: Issuer}
 ---

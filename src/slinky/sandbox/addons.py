@@ -1,7 +1,7 @@
-"""What `--with` adds: the real JobSet and LeaderWorkerSet controllers with their webhooks, and the CRD of the coscheduling PodGroup.
+"""What `--with` adds: the real JobSet and LeaderWorkerSet controllers with their webhooks, cert-manager's controllers, and the CRD of the coscheduling PodGroup.
 
 Comes in: manifests from the pinned Go modules and the programs built from them. Goes out: CRDs and webhook configurations in the cluster, and one
-part a controller, on the head. The webhooks are reached by URL on the head's loopback, as the API server runs there too; the module's own
+part a controller, on the head. What must stay true: when it is up, it serves. The webhooks are reached by URL on the head's loopback, as the API server runs there too; the module's own
 manifests are changed in just that, and in the pod webhooks' label selector that upstream adds by kustomize.
 """
 
@@ -22,7 +22,7 @@ from slinky.sandbox.keeper import Part
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.versions import versions
 
-__all__ = ["CONTROLLERS", "build_manifests", "start"]
+__all__ = ["CERT_MANAGER", "CONTROLLERS", "build_manifests", "read_crds", "start"]
 
 
 @dataclass(frozen=True)
@@ -62,19 +62,26 @@ CONTROLLERS = {
         | {"spec": {"leaderWorkerTemplate": {"size": 2, "workerTemplate": {"spec": _POD | {"restartPolicy": "Always"}}}}},
     ),
 }
-PODGROUP_CRD = "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
+CERT_MANAGER = "cert-manager"
+CRDS = {
+    "podgroup": ("config/crd/bases/scheduling.x-k8s.io_podgroups.yaml",),
+    CERT_MANAGER: tuple(
+        f"deploy/crds/cert-manager.io_{plural}.yaml" for plural in ("certificates", "certificaterequests", "issuers", "clusterissuers")
+    ),
+}
 
 
 def build_manifests(addon: str, progress: Progress) -> Path:
     """A cached folder with the add-on's manifests, so that a warm `up` needs no Go."""
     program = versions().manifests.get(addon) or versions().programs[addon]
-    controller = CONTROLLERS.get(addon)
-    wanted = {"crds.yaml": controller.crds, "webhooks.yaml": controller.webhooks} if controller else {"crds.yaml": PODGROUP_CRD}
+    wanted = {"crds.yaml": CRDS[addon]} if addon in CRDS else {}
+    if controller := CONTROLLERS.get(addon):
+        wanted = {"crds.yaml": (controller.crds,), "webhooks.yaml": (controller.webhooks,)}
 
     def build(folder: Path) -> None:
         source = module_folder(addon, program, progress)
-        for name, path in wanted.items():
-            (folder / name).write_bytes((source / path).read_bytes())
+        for name, paths in wanted.items():
+            (folder / name).write_text("\n---\n".join((source / path).read_text() for path in paths))
 
     return entry(f"manifests/{addon}-{program.version}-{digest(repr(wanted))}", build)
 
@@ -82,13 +89,20 @@ def build_manifests(addon: str, progress: Progress) -> Path:
 async def start(sandbox: Sandbox, kube: Kube, manifests: dict[str, Path], progress: Progress) -> None:
     for addon, folder in manifests.items():
         with progress.step(f"add-on {addon}"):
-            crds = list(yaml.safe_load_all((folder / "crds.yaml").read_text()))
+            crds = read_crds(folder)
             await kube.apply_all(crds)
             for crd in crds:
                 served = f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}/{crd['spec']['names']['plural']}"
                 await sandbox.until("kube-apiserver", f"{served} was served", partial(kube.get, served))
             if addon in CONTROLLERS:
                 await _start_controller(sandbox, kube, addon, folder)
+            elif addon == CERT_MANAGER:
+                await _start_cert_manager(sandbox, kube)
+
+
+def read_crds(folder: Path) -> list[dict[str, Any]]:
+    """Those of `build_manifests`."""
+    return [document for document in yaml.safe_load_all((folder / "crds.yaml").read_text()) if document]
 
 
 async def _start_controller(sandbox: Sandbox, kube: Kube, name: str, folder: Path) -> None:
@@ -106,6 +120,22 @@ async def _start_controller(sandbox: Sandbox, kube: Kube, name: str, folder: Pat
     command = [f"/opt/slinky/{name}", f"--config=/etc/kubernetes/{name}.yaml", "--kubeconfig=/etc/kubernetes/admin.kubeconfig"]
     await sandbox.link.start(Part(name, "head", command))
     await sandbox.until(name, "its webhooks answered", lambda: kube.post(f"{controller.collection}?dryRun=All", controller.probe))
+
+
+async def _start_cert_manager(sandbox: Sandbox, kube: Kube) -> None:
+    await kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CERT_MANAGER}})
+    issuer = {"apiVersion": "cert-manager.io/v1", "kind": "Issuer", "metadata": {"name": "probe", "namespace": CERT_MANAGER}}
+    await kube.apply(issuer | {"spec": {"selfSigned": {}}})
+    command = [f"/opt/slinky/{CERT_MANAGER}", "--kubeconfig=/etc/kubernetes/admin.kubeconfig"]
+    await sandbox.link.start(Part(CERT_MANAGER, "head", command))
+    path = f"/apis/cert-manager.io/v1/namespaces/{CERT_MANAGER}/issuers/probe"
+
+    async def ready() -> bool:
+        found = (await kube.get(path)).get("status", {}).get("conditions", ())
+        return any((each["type"], each["status"]) == ("Ready", "True") for each in found)
+
+    await sandbox.until(CERT_MANAGER, "an Issuer was ready", ready)
+    await kube.delete(path)
 
 
 def _configuration(name: str, controller: Controller) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from slinky.sandbox.debian import build_root
 from slinky.sandbox.golang import build_kubernetes, build_program
 from slinky.sandbox.images import build_images
 from slinky.sandbox.progress import Progress
-from slinky.sandbox.shape import ADDONS, Shape
+from slinky.sandbox.shape import WORKLOADS, Shape
+from slinky.sandbox.versions import versions
 
 __all__ = ["Built", "build", "build_all", "ungrouped"]
 
@@ -30,7 +31,7 @@ class Built:
         self.helm = build_program("helm", progress)
         if shape.real_nodes:
             self.programs["kubernetes-node"] = build_kubernetes(shape.kubernetes, kubernetes.NODE_PROGRAMS, progress)
-        wanted = [name for name in ("jobset", "lws") if name in shape.addons] + (["coredns"] if shape.real_nodes else [])
+        wanted = [name for name in shape.addons if name in versions().programs] + (["coredns"] if shape.real_nodes else [])
         self.programs |= {name: build_program(name, progress) for name in wanted}
         self.manifests = {addon: addons.build_manifests(addon, progress) for addon in shape.addons}
 
@@ -52,8 +53,8 @@ async def _root_and_images(shape: Shape, progress: Progress) -> tuple[Path, Path
 
 
 async def build_all(progress: Progress) -> None:
-    """All that any shape needs, but for other releases of Kubernetes."""
-    everything = Shape(real_nodes=1, addons=ADDONS)
+    """All that any shape needs, but for other releases of Kubernetes, and cert-manager."""
+    everything = Shape(real_nodes=1, addons=WORKLOADS)
 
     async def images() -> None:
         for operator in (False, True):

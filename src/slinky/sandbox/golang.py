@@ -1,6 +1,6 @@
 """Programs built from pinned Go modules, and manifests taken from them.
 
-Comes in: a module folder under `gomods/` (go.mod, go.sum, and where something in the sources is mended edits.toml) and the packages wanted. Goes out: a cached folder with the programs, static
+Comes in: a module folder under `gomods/` (go.mod, go.sum, where something in the sources is mended edits.toml, and where the module has no program of its own main.go) and the packages wanted. Goes out: a cached folder with the programs, static
 and stripped. What must stay true: nothing is read that go.sum does not pin, and the machine's own Go settings (flags, workspace, toolchain
 switching) change nothing; only its proxy settings are honoured.
 """
@@ -101,7 +101,8 @@ def _build(name: str, version: str, packages: list[str], stamps: str, title: str
     written = module / EDITS
     edits = tomllib.loads(written.read_text())["edits"] if written.exists() else []
     changes = [json.dumps(edits)] if edits else []
-    key = digest((module / "go.mod").read_bytes(), (module / "go.sum").read_bytes(), flags, *packages, *changes)
+    own = [file.read_bytes() for file in sorted(module.glob("*.go"))]
+    key = digest((module / "go.mod").read_bytes(), (module / "go.sum").read_bytes(), flags, *packages, *changes, *own)
 
     def build(folder: Path) -> None:
         require_room(6, title)

@@ -7,9 +7,10 @@ import msgspec
 from slinky.sandbox.errors import UsageError
 from slinky.sandbox.versions import kubernetes_version, versions
 
-__all__ = ["ADDONS", "Shape", "parse_memory"]
+__all__ = ["ADDONS", "WORKLOADS", "Shape", "parse_memory"]
 
-ADDONS = ("jobset", "lws", "podgroup")
+WORKLOADS = ("jobset", "lws", "podgroup")  # kinds of gangs
+ADDONS = ("cert-manager", *WORKLOADS)
 MOST_NODES = 5000
 MOST_REAL_NODES = 3
 
