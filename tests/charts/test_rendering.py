@@ -208,6 +208,7 @@ def test_the_operator_accepts_the_cluster(helm: Helm, name: str) -> None:
         ("slurm-operator", {"config": {"slurm": {"usr": "x"}}}, "usr"),
         ("slurm-operator", {"config": {"namespaces": ["a"]}}, "namespaces"),  # operator.namespaces says it, for the rights follow from it
         ("slurm-operator", {"webhook": {"failurePolicy": "Maybe"}}, "failurePolicy"),
+        ("slurm-operator", {"certManager": {"duration": "90m"}}, "/certManager/duration"),
         ("slurm-bridge", {"controllers": {"replicas": 2}}, "controllers"),
         ("slurm-bridge", {"sharedConfig": {"slurmRestAPI": "x"}}, "slurmRestAPI"),
         ("slurm-bridge", {"config": {"policy": {"default": {"acount": "a"}}}}, "acount"),
@@ -227,6 +228,20 @@ def test_the_operator_accepts_the_cluster(helm: Helm, name: str) -> None:
 )
 def test_a_value_that_is_not_known_is_refused_by_its_name(helm: Helm, chart: str, values: Document, word: str) -> None:
     assert word in helm.refusal(chart, values)
+
+
+def hours(duration: str) -> int:
+    return int(duration.split("h")[0])
+
+
+@pytest.mark.parametrize("duration", ["43800h0m0s", "24h"])
+def test_an_authority_made_by_cert_manager_outlives_what_it_signs(helm: Helm, duration: str) -> None:
+    """Whenever it signs, it lasts for longer than the certificate: it is renewed when as much is left."""
+    values = {"certManager": {"enabled": True, "duration": duration, "renewBefore": "8h"}}
+    found = {each["metadata"]["name"]: each["spec"] for each in of_kind(helm.template("slurm-operator", values), "Certificate")}
+    authority, certificate = found["slurm-operator-admission-ca"], found["slurm-operator-admission"]
+    assert authority["isCA"]
+    assert hours(certificate["duration"]) <= hours(authority["renewBefore"]) < hours(authority["duration"])
 
 
 def test_notes_have_the_users_own_names(helm: Helm) -> None:

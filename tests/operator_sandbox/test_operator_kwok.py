@@ -426,7 +426,9 @@ async def test_what_kubernetes_would_delete_by_itself_can_be_protected(sandbox: 
 
             async def refused() -> bool:
                 try:
-                    await lab.kube.raw("DELETE", place, body={"propagationPolicy": "Foreground"}, parameters={"dryRun": "All"})
+                    await lab.kube.raw(
+                        "DELETE", place, body={"propagationPolicy": "Foreground", "dryRun": ["All"]}
+                    )  # beside a body, parameters are not heard
                 except ApiError as error:
                     return "--cascade=background" in error.message
                 return False
