@@ -3,8 +3,6 @@
 import base64
 import datetime as dt
 import json
-import os
-import subprocess
 import threading
 
 from tests.charts.site import POD, WEBHOOKS, WRONG, Site
@@ -21,11 +19,9 @@ class Tries:
         self.count, self.refused = 0, list[str]()
 
     def _try(self) -> None:
-        program, environment = str(self._site.sandbox.folder / "bin/kubectl"), os.environ | self._site.sandbox.exports()
         told = f"{POD.format(name='tried', command='exit 0')}---\n{json.dumps(WRONG)}"
-        command = [program, "create", "--dry-run=server", "--filename=-"]
         while not self._end.is_set():
-            done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=60, check=False, env=environment)
+            done = self._site.done("kubectl", "create", "--dry-run=server", "--filename=-", told=told, seconds=60)
             self.count += 1
             if "pod/tried created" not in done.stdout or "spec.replica" not in done.stderr:
                 self.refused.append(f"{done.stdout} {done.stderr}")

@@ -37,17 +37,15 @@ class Site:
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
 
-    def run(self, *command: str, told: str = "", fails: bool = False) -> str:
-        program = str(self.sandbox.folder / "bin" / command[0])
-        done = subprocess.run(
-            [program, *command[1:]],
-            input=told,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-            env=os.environ | self.sandbox.exports(),
+    def done(self, *command: str, told: str = "", seconds: float = 900) -> subprocess.CompletedProcess[str]:
+        """By a program of the sandbox's, however it ends."""
+        program, environment = str(self.sandbox.folder / "bin" / command[0]), os.environ | self.sandbox.exports()
+        return subprocess.run(
+            [program, *command[1:]], input=told, capture_output=True, text=True, timeout=seconds, check=False, env=environment
         )
+
+    def run(self, *command: str, told: str = "", fails: bool = False) -> str:
+        done = self.done(*command, told=told)
         assert (done.returncode != 0) == fails, f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         return done.stderr if fails else done.stdout
 

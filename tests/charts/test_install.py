@@ -4,8 +4,6 @@ What must be seen: what runs is what the charts say, two of each and one that le
 """
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -226,8 +224,7 @@ def newcomer(empty_site: Site) -> Iterator[Site]:
 
 
 def tell(site: Site, *words: str) -> None:
-    program, environment = str(site.sandbox.folder / "bin/kubectl"), os.environ | site.sandbox.exports()
-    done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=60, env=environment)
+    done = site.done("kubectl", *words, seconds=60)
     print("kubectl", *words, done.stdout[-8000:], done.stderr[-1000:], sep="\n")
 
 

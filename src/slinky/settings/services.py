@@ -31,7 +31,7 @@ class WebhookSection(Section, frozen=True):
     ca_file: Annotated[
         str,
         Help(
-            "Authority of that certificate, to be put into the webhook configurations; where it is empty, something else does that (cert-manager's injector)."
+            "Authority of that certificate, to be put into the webhook configurations, also when it changes; where it is empty, something else does that (cert-manager's injector)."
         ),
     ] = ""
     url: Annotated[

@@ -89,8 +89,10 @@ class CertificateFiles:
 
     def _trust(self) -> bool:
         """Whether there was another authority."""
-        found = _read(self._authority) if self._authority and self._bundle else b""
-        if not self._bundle or found == self._trusted:
+        if not (self._authority and self._bundle):
+            return False
+        found = _read(self._authority)
+        if found == self._trusted:
             return False
         if not still_valid(found, dt.datetime.now(dt.UTC)):
             raise ConfigurationError(f"webhook authority: {self._authority} holds no valid certificate")
