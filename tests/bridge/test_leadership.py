@@ -35,6 +35,13 @@ class Succession:
     def __init__(self) -> None:
         self.world = World()
         self.window = Window(10, 10)
+        self.then: Callable[[], None] = lambda: None  # once the successor has read the jobs
+
+    def gang(self, *uids: str, state: str = "RUNNING") -> None:
+        """A Job that is a gang, and its job 1."""
+        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
+        self.world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=len(uids))))
+        self.job(1, "Job ns/train", *uids, state=state, submit_time={"set": True, "number": 5})
 
     def job(self, job_id: int, workload: str, *uids: str, state: str = "RUNNING", **more: Any) -> None:
         comment = comment_for("c1", workload, [("ns", uid.removesuffix("-uid")) for uid in uids], uids)
@@ -94,6 +101,7 @@ class Succession:
         assert learn
         for job in list(self.world.held.values()):
             yield job
+        self.then()
 
 
 def test_pods_keep_their_jobs_and_jobs_without_pods_are_ended() -> None:
@@ -155,12 +163,37 @@ def test_a_gang_whose_job_was_cancelled_before_all_had_its_label_goes_whole() ->
 
     async def story() -> None:
         left = Succession()
-        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
-        left.world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
-        left.job(1, "Job ns/train", "a-uid", "b-uid", state="CANCELLED", submit_time={"set": True, "number": 5})
+        left.gang("a-uid", "b-uid", state="CANCELLED")
         left.pod("a", 1, gang=True, node="", phase="Pending")
         left.pod("b", gang=True, node="", phase="Pending")
         left.pod("c", gang=True, node="", phase="Pending", born=9)
+        await left.lead(30)
+        assert sorted(act for act in left.world.acts if act.startswith("evict")) == ["evict a", "evict b"]
+
+    run_in_virtual_time(story())
+
+
+def test_of_a_gang_whose_job_was_preempted_when_some_had_run_to_their_end_the_others_go_too() -> None:
+    """The earlier leader had let go those that were over, and had not bound the other yet: nobody would ever come to make its gang complete."""
+
+    async def story() -> None:
+        left = Succession()
+        left.gang("a-uid", "b-uid", state="PREEMPTED")
+        left.pod("a", 1, gang=True, phase="Succeeded", finalizer=False)
+        left.pod("b", gang=True, node="", phase="Pending")
+        await left.lead(30)
+        assert [act for act in left.world.acts if act.startswith("evict")] == ["evict b"]
+
+    run_in_virtual_time(story())
+
+
+def test_a_job_that_ends_right_after_it_was_taken_over_is_that_of_all_its_pods_also_of_those_without_its_label() -> None:
+    async def story() -> None:
+        left = Succession()
+        left.gang("a-uid", "b-uid")
+        left.pod("a", 1, gang=True)
+        left.pod("b", gang=True, node="", phase="Pending")
+        left.then = lambda: left.gang("a-uid", "b-uid", state="PREEMPTED")
         await left.lead(30)
         assert sorted(act for act in left.world.acts if act.startswith("evict")) == ["evict a", "evict b"]
 

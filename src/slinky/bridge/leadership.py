@@ -220,8 +220,7 @@ class Leadership:
             if inherited.own and (pods or awaited):
                 known = self.reconciler.known.setdefault(key, Known())
                 known.take(inherited.own.submission, self.poller.epoch)
-                if inherited.own.is_over:
-                    known.is_for(meant_by(inherited.own, pods))
+                known.is_for(meant_by(inherited.own, pods))
                 known.depends_on_pods = True  # for all that is known
                 for job_id in known.job_ids:
                     self.reconciler.own_job(job_id, key)
