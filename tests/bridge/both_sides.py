@@ -32,7 +32,7 @@ from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.whereabouts import Whereabouts, put_on_all
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey
-from slinky.kube import Cache, Key, Meta, Node, Pod
+from slinky.kube import Cache, ConnectionFailedError, Key, Meta, Node, Pod
 from slinky.kube import Job as KubeJob
 from slinky.kube.objects import Container, NodeStatus, OwnerReference, PodSpec, PodStatus, ResourceNeeds
 from slinky.slurm import (
@@ -80,6 +80,7 @@ class World:
         self.acts: list[str] = []
         self.tries = 0
         self.refuse_binding: set[str] = set()
+        self.refuse_label: set[str] = set()
         self.lose_answers = 0
         self.labels_go_along = True
         self.labels_written = 0  # by themselves
@@ -211,6 +212,8 @@ class World:
 
     async def label(self, pod: Pod, job_id: int) -> None:
         self.labels_written += 1
+        if pod.metadata.name in self.refuse_label:
+            raise ConnectionFailedError("PATCH", str(pod.key), "not now")
         if self.pods.by_key(pod.key):
             self.change(pod.metadata.name, labels={JOB_ID: str(job_id)} if job_id else {})
 

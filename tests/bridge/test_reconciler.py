@@ -166,6 +166,24 @@ def test_a_job_whose_submit_was_never_answered_is_found_before_another_is_made()
     told(story)
 
 
+def test_of_a_gang_whose_submit_was_never_answered_all_go_when_its_job_is_cancelled_before_all_have_its_label() -> None:
+    """Whoever stayed would wait for the others for ever."""
+
+    async def story(world: World) -> None:
+        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
+        world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
+        world.lose_answers, world.refuse_label = 1, {"b"}
+        for name in ("a", "b"):
+            world.make(name, gang=True)
+        await world.until(lambda: world.down)
+        world.down = False
+        await world.until(lambda: world.pod("a").metadata.labels)
+        world.set_job(1, "CANCELLED")
+        await world.until(lambda: {"evict a", "evict b"} <= set(world.acts))
+
+    told(story)
+
+
 def test_a_submit_that_was_lost_on_the_way_is_made_again() -> None:
     async def story(world: World) -> None:
         world.lose_answers = 1

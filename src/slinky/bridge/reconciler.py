@@ -147,7 +147,8 @@ class Reconciler:
         placements = await self.binder.placements(key, views, job, known, wished, components)
         if known.unplaceable and not any(view.state == "bound" for view in views):
             await self._submitter.reject(key, known, {}, pods, known.unplaceable)
-        await self._submitter.label_the_rest(pods, known)
+        if job is not None and job.state in ("pending", "running"):  # of what is over, all that is left is for its pods to go
+            await self._submitter.label_the_rest(pods, known)
         now = self.knowledge.snapshot(key, pods, views, workload, job, known, awaits=not strangers - known.written.apart)
         actions = plan(msgspec.structs.replace(now, placements=placements))
         if job is not None and job.state == "pending":

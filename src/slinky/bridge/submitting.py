@@ -185,6 +185,7 @@ class Submitter:
             known.unsettled = None
             return False
         known.take(found, self._poller.epoch)
+        known.is_for(workload.uids)
         if known.priority:
             await self._catch_up(workload.key, known)
         return True
