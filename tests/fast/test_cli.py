@@ -36,7 +36,7 @@ def test_the_program_shows_its_commands(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["sandbox", "up", "--with", "kueue"], "--with kueue: unknown; there is cert-manager, jobset, lws, podgroup"),
+        (["sandbox", "up", "--with", "kueue"], "--with kueue: unknown; there is cert-manager, keda, jobset, lws, podgroup"),
         (["sandbox", "up", "--kubernetes", "1.20"], "Kubernetes 1.20 is not pinned"),
         (["sandbox", "up", "--node-memory", "much"], "a number with M, G or T, such as 256G"),
         (["sandbox", "up", "--name", "a/b"], "letters, digits and dashes"),

@@ -24,7 +24,7 @@ def test_memory_that_makes_no_sense_is_refused(text: str) -> None:
     [
         (Shape(nodes=-1), "--nodes -1: 0 to"),
         (Shape(real_nodes=4), "--real-nodes 4: 0 to 3"),
-        (Shape(addons=("kueue",)), "--with kueue: unknown; there is cert-manager, jobset, lws, podgroup"),
+        (Shape(addons=("kueue",)), "--with kueue: unknown; there is cert-manager, keda, jobset, lws, podgroup"),
         (Shape(kubernetes="1.20"), "Kubernetes 1.20 is not pinned; there is 1.35, 1.36, 1.37"),
         (Shape(slurmd=True), "--slurmd starts a slurmd on each real node"),
         (Shape(node_cpus=0), "--node-cpus"),

@@ -14,9 +14,10 @@ WORKERS = ("compute-0", "compute-1", "small-0")
 
 @pytest.fixture(scope="module")
 def bare(start_sandbox: Starter, request: pytest.FixtureRequest) -> Cluster:
-    """Before there is an operator."""
+    """Before there is an operator. A module may say which `ADDONS` the sandbox has."""
     kind = str(request.module.__name__).rpartition("test_")[2].replace("_", "-")
-    return Cluster(start_sandbox(f"operator-{kind}", Shape(nodes=0, real_nodes=2, operator=True)))
+    shape = Shape(nodes=0, real_nodes=2, operator=True, addons=getattr(request.module, "ADDONS", ()))
+    return Cluster(start_sandbox(f"operator-{kind}", shape))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What `--with` adds: the real JobSet and LeaderWorkerSet controllers with their webhooks, cert-manager's controllers, and the CRD of the coscheduling PodGroup.
+"""What `--with` adds: the real JobSet and LeaderWorkerSet controllers with their webhooks, cert-manager's controllers, KEDA, and the CRD of the coscheduling PodGroup.
 
 Comes in: manifests from the pinned Go modules and the programs built from them. Goes out: CRDs and webhook configurations in the cluster, and one
 part a controller, on the head. What must stay true: when it is up, it serves. The webhooks are reached by URL on the head's loopback, as the API server runs there too; the module's own
@@ -18,11 +18,12 @@ from slinky.sandbox.certificates import Authority
 from slinky.sandbox.client import Kube
 from slinky.sandbox.golang import module_folder
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.keda import KEDA, KEDA_CRDS, start_keda
 from slinky.sandbox.keeper import Part
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.versions import versions
 
-__all__ = ["CERT_MANAGER", "CONTROLLERS", "build_manifests", "read_crds", "start"]
+__all__ = ["CERT_MANAGER", "CONTROLLERS", "build_manifests", "programs_of", "read_crds", "start"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,13 @@ CRDS = {
     CERT_MANAGER: tuple(
         f"deploy/crds/cert-manager.io_{plural}.yaml" for plural in ("certificates", "certificaterequests", "issuers", "clusterissuers")
     ),
+    KEDA: KEDA_CRDS,
 }
+
+
+def programs_of(addon: str) -> list[str]:
+    """The names of its programs: its own, where it has one, and any that goes by its name and more (`keda-adapter`)."""
+    return [name for name in versions().programs if name == addon or name.startswith(f"{addon}-")]
 
 
 def build_manifests(addon: str, progress: Progress) -> Path:
@@ -98,6 +105,8 @@ async def start(sandbox: Sandbox, kube: Kube, manifests: dict[str, Path], progre
                 await _start_controller(sandbox, kube, addon, folder)
             elif addon == CERT_MANAGER:
                 await _start_cert_manager(sandbox, kube)
+            elif addon == KEDA:
+                await start_keda(sandbox, kube)
 
 
 def read_crds(folder: Path) -> list[dict[str, Any]]:
@@ -108,12 +117,7 @@ def read_crds(folder: Path) -> list[dict[str, Any]]:
 async def _start_controller(sandbox: Sandbox, kube: Kube, name: str, folder: Path) -> None:
     controller = CONTROLLERS[name]
     home = sandbox.head / "etc/kubernetes"
-    authority = Authority.load(home / "pki")
-    certificates = home / name
-    certificates.mkdir(exist_ok=True)
-    authority.issue(name, name, hosts=("127.0.0.1",))
-    for file, ending in (("tls.crt", "crt"), ("tls.key", "key")):
-        (home / "pki" / f"{name}.{ending}").rename(certificates / file)
+    Authority.load(home / "pki").issue_to(home / name, name, ("127.0.0.1",))
     (home / f"{name}.yaml").write_text(yaml.safe_dump(_configuration(name, controller)))
     await kube.apply_all(_webhooks(name, controller, folder, (home / "pki/ca.crt").read_bytes()))
     await kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{name}-system"}})

@@ -15,7 +15,6 @@ from slinky.sandbox.golang import build_kubernetes, build_program
 from slinky.sandbox.images import build_images
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import WORKLOADS, Shape
-from slinky.sandbox.versions import versions
 
 __all__ = ["Built", "build", "build_all", "ungrouped"]
 
@@ -31,7 +30,7 @@ class Built:
         self.helm = build_program("helm", progress)
         if shape.real_nodes:
             self.programs["kubernetes-node"] = build_kubernetes(shape.kubernetes, kubernetes.NODE_PROGRAMS, progress)
-        wanted = [name for name in shape.addons if name in versions().programs] + (["coredns"] if shape.real_nodes else [])
+        wanted = [name for addon in shape.addons for name in addons.programs_of(addon)] + (["coredns"] if shape.real_nodes else [])
         self.programs |= {name: build_program(name, progress) for name in wanted}
         self.manifests = {addon: addons.build_manifests(addon, progress) for addon in shape.addons}
 
@@ -53,7 +52,7 @@ async def _root_and_images(shape: Shape, progress: Progress) -> tuple[Path, Path
 
 
 async def build_all(progress: Progress) -> None:
-    """All that any shape needs, but for other releases of Kubernetes, and cert-manager."""
+    """All that any shape needs, but for other releases of Kubernetes, cert-manager and KEDA."""
     everything = Shape(real_nodes=1, addons=WORKLOADS)
 
     async def images() -> None:

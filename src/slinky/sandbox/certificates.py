@@ -63,6 +63,14 @@ class Authority:
             builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False)
         self._write(file, key, builder.sign(self.key, hashes.SHA256()))
 
+    def issue_to(self, folder: Path, common_name: str, hosts: tuple[str, ...]) -> None:
+        """As controllers look for it: `tls.crt`, `tls.key`, and `ca.crt`, in a folder of their own."""
+        folder.mkdir(exist_ok=True)
+        self.issue(common_name, common_name, hosts=hosts)
+        for file, ending in (("tls.crt", "crt"), ("tls.key", "key")):
+            (self.folder / f"{common_name}.{ending}").rename(folder / file)
+        (folder / "ca.crt").write_bytes((self.folder / "ca.crt").read_bytes())
+
     def _write(self, file: str, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
         (self.folder / f"{file}.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         _write_key(self.folder / f"{file}.key", key)

@@ -10,7 +10,7 @@ from slinky.sandbox.versions import kubernetes_version, versions
 __all__ = ["ADDONS", "WORKLOADS", "Shape", "parse_memory"]
 
 WORKLOADS = ("jobset", "lws", "podgroup")  # kinds of gangs
-ADDONS = ("cert-manager", *WORKLOADS)
+ADDONS = ("cert-manager", "keda", *WORKLOADS)
 MOST_NODES = 5000
 MOST_REAL_NODES = 3
 
