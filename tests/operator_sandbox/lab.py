@@ -16,11 +16,22 @@ from slinky.operator.watching import RESOURCES
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.operator import SandboxOperator, sandbox_operator
 
-__all__ = ["Background", "Lab", "background_operator", "open_lab"]
+__all__ = ["CHILDREN", "IMAGE", "Background", "Lab", "background_operator", "open_lab", "operator_for_any"]
 
 T = TypeVar("T")
 _numbers = itertools.count()
 PATIENCE = 60.0
+IMAGE = {"image": "none"}
+CHILDREN = (
+    ("StatefulSet", "c-controller"),
+    ("Service", "c-controller"),
+    ("Service", "c-controller-internal"),
+    ("Service", "slurm-workers-c"),
+    ("PodDisruptionBudget", "slurm-workers-pdb-c"),
+    ("ConfigMap", "c-config"),
+    ("Secret", "c-auth-slurm"),
+    ("Secret", "c-auth-jwt"),
+)  # of a Controller `c`
 
 
 class Background:
@@ -50,6 +61,18 @@ def background_operator(sandbox: Sandbox, folder: Path, **settings: Any) -> Iter
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
+
+
+@contextmanager
+def operator_for_any(sandbox: Sandbox, folder: Path) -> Iterator[Background]:
+    """Every cluster's slurmrestd is the sandbox's: who has its key can speak to it, and others cannot."""
+    settings = {
+        "slurm": {"address": sandbox.slurm_server},
+        "allowedTokenUsers": {"*": ["alice", "bob"]},
+        "leader": {"seconds": 4},  # it is killed several times, and who comes after it waits for so long
+    }
+    with background_operator(sandbox, folder, **settings) as found:
+        yield found
 
 
 class Lab:

@@ -14,8 +14,7 @@ from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.operator import sandbox_operator
 from tests.bridge_sandbox.test_rights import kubeconfig_of
 from tests.operator_sandbox.cluster import EXAMPLES
-from tests.operator_sandbox.lab import Lab, open_lab
-from tests.operator_sandbox.test_operator_kwok import CHILDREN, IMAGE
+from tests.operator_sandbox.lab import CHILDREN, IMAGE, Lab, open_lab
 
 pytestmark = pytest.mark.sandbox
 
