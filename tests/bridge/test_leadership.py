@@ -187,6 +187,19 @@ def test_of_a_gang_whose_job_was_preempted_when_some_had_run_to_their_end_the_ot
     run_in_virtual_time(story())
 
 
+def test_who_is_left_of_a_gang_that_an_earlier_leader_was_evicting_goes_too() -> None:
+    """All had the label before the first of them went."""
+
+    async def story() -> None:
+        left = Succession()
+        left.gang("a-uid", "b-uid", state="CANCELLED")
+        left.pod("b", 1, gang=True, node="", phase="Pending")
+        await left.lead(30)
+        assert [act for act in left.world.acts if act.startswith("evict")] == ["evict b"]
+
+    run_in_virtual_time(story())
+
+
 def test_a_job_that_ends_right_after_it_was_taken_over_is_that_of_all_its_pods_also_of_those_without_its_label() -> None:
     async def story() -> None:
         left = Succession()

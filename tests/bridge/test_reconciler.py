@@ -167,7 +167,7 @@ def test_a_job_whose_submit_was_never_answered_is_found_before_another_is_made()
 
 
 def test_of_a_gang_whose_submit_was_never_answered_all_go_when_its_job_is_cancelled_before_all_have_its_label() -> None:
-    """Whoever stayed would wait for the others for ever."""
+    """Whoever stayed would wait for the others for ever. And none goes before all have it: who leads next could not tell that the rest is to follow."""
 
     async def story(world: World) -> None:
         meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
@@ -179,7 +179,39 @@ def test_of_a_gang_whose_submit_was_never_answered_all_go_when_its_job_is_cancel
         world.down = False
         await world.until(lambda: world.pod("a").metadata.labels)
         world.set_job(1, "CANCELLED")
+        await asyncio.sleep(60)
+        assert world.acts == ["submit 1 x2"]
+        world.refuse_label = set()
         await world.until(lambda: {"evict a", "evict b"} <= set(world.acts))
+
+    told(story)
+
+
+def test_a_gang_whose_job_is_cancelled_right_after_its_submit_has_its_label_before_the_first_of_it_goes() -> None:
+    async def story(world: World) -> None:
+        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
+        world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
+        world.refuse_label = {"b"}
+        for name in ("a", "b"):
+            world.make(name, gang=True)
+        await world.until(lambda: 1 in world.held)
+        assert not world.labels_written, "it goes along with their Bindings"
+        world.set_job(1, "CANCELLED")
+        await asyncio.sleep(60)
+        assert world.acts == ["submit 1 x2"]
+        world.refuse_label = set()
+        await world.until(lambda: {"evict a", "evict b"} <= set(world.acts))
+
+    told(story)
+
+
+def test_a_pod_that_has_its_job_to_itself_goes_whether_its_label_was_written_or_not() -> None:
+    async def story(world: World) -> None:
+        world.refuse_label = {"a"}
+        world.make("a")
+        await world.until(lambda: 1 in world.held)
+        world.set_job(1, "CANCELLED")
+        await world.until(lambda: "evict a" in world.acts)
 
     told(story)
 

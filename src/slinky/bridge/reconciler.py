@@ -147,7 +147,7 @@ class Reconciler:
         placements = await self.binder.placements(key, views, job, known, wished, components)
         if known.unplaceable and not any(view.state == "bound" for view in views):
             await self._submitter.reject(key, known, {}, pods, known.unplaceable)
-        if job is not None and job.state in ("pending", "running"):  # of what is over, all that is left is for its pods to go
+        if job is not None and job.state in ("pending", "running"):
             await self._submitter.label_the_rest(pods, known)
         now = self.knowledge.snapshot(key, pods, views, workload, job, known, awaits=not strangers - known.written.apart)
         actions = plan(msgspec.structs.replace(now, placements=placements))
@@ -203,6 +203,8 @@ class Reconciler:
         acts: list[Awaitable[None]] = []
         bindings: list[Placement] = []
         given_back = False
+        if len(pods) > 1 and any(isinstance(action, Evict) for action in actions):
+            await self._submitter.label_all(pods.values(), known)
         for action in actions:
             match action:
                 case Submit():

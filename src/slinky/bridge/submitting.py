@@ -195,8 +195,11 @@ class Submitter:
         new = asyncio.get_running_loop().time() - known.submitted_at < LABEL_SECONDS
         known.unwritten &= {pod.metadata.uid for pod in pods}
         if known.unwritten and not (new and self._executor.labels_go_along and not known.obstacle):
-            rest = [pod for pod in pods if pod.metadata.uid in known.unwritten]
-            await self.label(rest, known.job_id, known)
+            await self.label_all(pods, known)
+
+    async def label_all(self, pods: Iterable[Pod], known: Known) -> None:
+        """Whatever was still to wait. Also before the first of a gang is evicted: whoever leads next can tell by nothing else that the others are to go too."""
+        await self.label([pod for pod in pods if pod.metadata.uid in known.unwritten], known.job_id, known)
 
     async def label(self, pods: Sequence[Pod], job_id: int, known: Known) -> None:
         await all_of([self._label(pod, job_id, known) for pod in pods])
