@@ -80,7 +80,7 @@ class World:
         self.acts: list[str] = []
         self.tries = 0
         self.refuse_binding: set[str] = set()
-        self.refuse_label: set[str] = set()
+        self.out_of_reach: set[str] = set()  # pods that cannot be written to
         self.lose_answers = 0
         self.labels_go_along = True
         self.labels_written = 0  # by themselves
@@ -210,10 +210,13 @@ class World:
     async def catch_up(self, job_id: int, priority: int) -> None:
         self.acts.append(f"priority {job_id} {priority}")
 
+    def reach(self, pod: Pod) -> None:
+        if pod.metadata.name in self.out_of_reach:
+            raise ConnectionFailedError("PATCH", str(pod.key), "not now")
+
     async def label(self, pod: Pod, job_id: int) -> None:
         self.labels_written += 1
-        if pod.metadata.name in self.refuse_label:
-            raise ConnectionFailedError("PATCH", str(pod.key), "not now")
+        self.reach(pod)
         if self.pods.by_key(pod.key):
             self.change(pod.metadata.name, labels={JOB_ID: str(job_id)} if job_id else {})
 
@@ -228,6 +231,7 @@ class World:
 
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         await asyncio.sleep(0.01)
+        self.reach(pod)
         if pod.metadata.name in self.refuse_binding:
             self.delete(pod.metadata.name)
             return False

@@ -172,7 +172,7 @@ def test_of_a_gang_whose_submit_was_never_answered_all_go_when_its_job_is_cancel
     async def story(world: World) -> None:
         meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
         world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
-        world.lose_answers, world.refuse_label = 1, {"b"}
+        world.lose_answers, world.out_of_reach = 1, {"b"}
         for name in ("a", "b"):
             world.make(name, gang=True)
         await world.until(lambda: world.down)
@@ -181,7 +181,7 @@ def test_of_a_gang_whose_submit_was_never_answered_all_go_when_its_job_is_cancel
         world.set_job(1, "CANCELLED")
         await asyncio.sleep(60)
         assert world.acts == ["submit 1 x2"]
-        world.refuse_label = set()
+        world.out_of_reach = set()
         await world.until(lambda: {"evict a", "evict b"} <= set(world.acts))
 
     told(story)
@@ -191,7 +191,7 @@ def test_a_gang_whose_job_is_cancelled_right_after_its_submit_has_its_label_befo
     async def story(world: World) -> None:
         meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
         world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
-        world.refuse_label = {"b"}
+        world.out_of_reach = {"b"}
         for name in ("a", "b"):
             world.make(name, gang=True)
         await world.until(lambda: 1 in world.held)
@@ -199,7 +199,7 @@ def test_a_gang_whose_job_is_cancelled_right_after_its_submit_has_its_label_befo
         world.set_job(1, "CANCELLED")
         await asyncio.sleep(60)
         assert world.acts == ["submit 1 x2"]
-        world.refuse_label = set()
+        world.out_of_reach = set()
         await world.until(lambda: {"evict a", "evict b"} <= set(world.acts))
 
     told(story)
@@ -207,7 +207,7 @@ def test_a_gang_whose_job_is_cancelled_right_after_its_submit_has_its_label_befo
 
 def test_a_pod_that_has_its_job_to_itself_goes_whether_its_label_was_written_or_not() -> None:
     async def story(world: World) -> None:
-        world.refuse_label = {"a"}
+        world.out_of_reach = {"a"}
         world.make("a")
         await world.until(lambda: 1 in world.held)
         world.set_job(1, "CANCELLED")

@@ -175,6 +175,27 @@ def test_a_pod_of_a_job_that_comes_while_all_places_are_taken_waits_for_one() ->
     told(story)
 
 
+def test_who_is_left_of_a_gang_that_slurm_has_forgotten_does_not_wait_for_those_that_have_ended() -> None:
+    """Nobody makes others in their stead."""
+
+    async def story(world: World) -> None:
+        world.groups[RING] = PodGroup(metadata=Meta(name="ring", namespace="ns"), min_count=2, builtin=False)
+        for name in ("a", "b"):
+            world.make(name, labels=IN_RING)
+        await world.until(lambda: 1 in world.held)
+        world.out_of_reach = {"b"}
+        world.set_job(1, "RUNNING")
+        await world.until(lambda: world.pod("a").spec.node_name)
+        world.ends("a", "Succeeded")
+        world.held.clear()
+        await asyncio.sleep(60)
+        world.out_of_reach = set()
+        await runs(world, 1, "b")
+        assert world.acts == ["submit 1 x2", "bind a", "submit 1 x1", "bind b"]
+
+    told(story)
+
+
 def test_a_pod_that_comes_too_late_for_its_groups_job_is_scheduled_by_itself() -> None:
     async def story(world: World) -> None:
         world.groups[RING] = PodGroup(metadata=Meta(name="ring", namespace="ns"), min_count=2, builtin=False)

@@ -2,8 +2,8 @@
 
 Comes in: all of Slurm's jobs, streamed, and the pods. Goes out: for each workload the job that is its own, and the jobs of ours that nobody has a use for. What must stay true: only jobs with our marker and our cluster's name
 are looked at; the parts of a hetjob are one job, its leader's; the job that the pods' label names is the workload's own, if it is one of those that name the workload: any other label was written by somebody else, and says nothing; one
-whose label was not written yet (or was changed) is adopted if it was submitted for just these pods, or if some of them are on nodes (be it over, if there is no other: they have yet to go); one whose pods are gone, if others are awaited in their stead; and one that is over and left a gang
-torn, some of its pods at their end and others not begun; any other that is not over is a stray, to be ended. Where the label on a node's pod names a younger job than all that Slurm has, Slurm was set back to an old state: an older job is the pods' only if it runs, and has their nodes, or if it ended after they were
+whose label was not written yet (or was changed) is adopted if it was submitted for just these pods, or if some of them are on nodes (be it over, if there is no other: they have yet to go); and one whose pods are gone, if others are awaited in their stead; any other that is not over is a
+stray, to be ended. Where the label on a node's pod names a younger job than all that Slurm has, Slurm was set back to an old state: an older job is the pods' only if it runs, and has their nodes, or if it ended after they were
 bound (then it is the label that was changed). What it says of them otherwise (over, waiting, elsewhere) was said before they came to where they are.
 """
 
@@ -124,9 +124,6 @@ def inheritance(
     if own is None and not labels and (awaited or on_nodes):
         fitting = [job for job in possible if not job.is_over] or [job for job in possible if on_nodes and job.started]
         own = max(fitting, key=lambda job: job.submission.job_id, default=None)
-    if own is None and not labels:  # it is over, some of its pods have run, and others of them still wait
-        torn = [job for job in possible if job.is_over and job.submission.job_id in past and meant_by(job, pods)]
-        own = max(torn, key=lambda job: job.submission.job_id, default=None)
     strays = [job_id for job in jobs if job is not own for job_id in job.to_end]
     return Inheritance(own, strays)
 

@@ -34,6 +34,7 @@ __all__ = [
     "still_to_come",
     "succeeded_of",
     "time_limit",
+    "width_of",
 ]
 
 JOBSET_GROUP = "jobset.x-k8s.io"
@@ -119,7 +120,7 @@ def parts(jobset: JobSet) -> list[str]:
 
 def most_pods(jobset: JobSet) -> int:
     """How many it can have at one time; a Job without any counts as one."""
-    return sum(max(each.replicas, 0) * max(_width(each.template.spec), 1) for each in jobset.spec.replicated_jobs)
+    return sum(max(each.replicas, 0) * max(width_of(each.template.spec), 1) for each in jobset.spec.replicated_jobs)
 
 
 def is_exclusive(jobset: JobSet, replicated: ReplicatedJob) -> bool:
@@ -195,7 +196,8 @@ def still_to_come(job: Job, succeeded: Mapping[str, int]) -> int:
     return min(parallelism, max(job.spec.completions - done, 0))
 
 
-def _width(spec: JobSpec) -> int:
+def width_of(spec: JobSpec) -> int:
+    """Pods that it has at one time when it begins."""
     parallelism = spec.parallelism if spec.parallelism is not None else 1
     return parallelism if spec.completions is None else min(parallelism, spec.completions)
 
@@ -214,7 +216,7 @@ def _together(jobset: JobSet) -> list[tuple[str, ...]]:
 
 def _children(jobset: JobSet) -> list[Child]:
     return [
-        Child(f"{jobset.metadata.name}-{each.name}-{index}", _width(each.template.spec), each)
+        Child(f"{jobset.metadata.name}-{each.name}-{index}", width_of(each.template.spec), each)
         for each in jobset.spec.replicated_jobs
         for index in range(each.replicas)
     ]

@@ -4,7 +4,7 @@ Comes in: a pod, and the groups that it may belong to. Goes out: the key of the 
 order. What must stay true: a pod belongs to one workload for its whole life; a key names its namespace, so two groups of one name in two
 namespaces are two; pods that are over are no longer part of what is to be scheduled.
 
-A gang is submitted with all the pods that exist at that moment, at least `size`: with a minimum of 4 and 6 pods there, it is a job of 6 tasks; and with room for those that can only come when the first ones run
+A gang is submitted with all the pods that exist at that moment, at least `size` (less those of it that have ended, where what is left of it needs another job): with a minimum of 4 and 6 pods there, it is a job of 6 tasks; and with room for those that can only come when the first ones run
 (`coming`). A pod that comes after the submit takes a slot that is free. Where none is and none will be, because a PodGroup has more pods than its job was submitted for, it is set apart (annotation `APART`): from then on it is a workload
 of its own, as kube-scheduler too schedules by themselves those that come after a group's minimum. In a Job, JobSet or LeaderWorkerSet, which make one pod for another, it waits for a slot to be free.
 """
@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import msgspec
 
 from slinky.bridge.annotations import JobSettings, read_settings
-from slinky.bridge.jobsets import JOB_GLOBAL_INDEX, JOBSET_GROUP, JOBSET_NAME, JOBSET_UID, still_to_come, succeeded_of
+from slinky.bridge.jobsets import JOB_GLOBAL_INDEX, JOBSET_GROUP, JOBSET_NAME, JOBSET_UID, still_to_come, succeeded_of, width_of
 from slinky.bridge.keys import APART, GANG
 from slinky.bridge.leaderworkersets import LWS_NAME, place_in_group
 from slinky.kube.objects import Job, Meta, Pod
@@ -258,7 +258,8 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
         )
     if group is None:
         return None
-    owner = job if group.builtin and job and all(_owner(pod) == job.metadata.uid for pod in alive) else None
+    maker = job if job and all(_owner(pod) == job.metadata.uid for pod in alive) else None
+    owner = maker if group.builtin else None
     said = {**group.annotations, **(owner.metadata.annotations if owner else {}), **group.overriding}
     name = key.object_name if group.whole and key.kind == "JobSet" else key.name.partition(BY_JOB)[0].replace(PART, "-")
     there = {rank_of(pod)[:2] for pod in alive}
@@ -266,12 +267,23 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
         key=key,
         name=name,
         pods=tuple(alive),
-        size=max(group.min_count, 1),
+        size=_size(key, max(group.min_count, 1), pods, maker),
         settings=read_settings(said),
         time_limit=group.time_limit,
         coming=tuple(pod for pod in group.coming if rank_of(pod)[:2] not in there),
         first_ranks=group.first_ranks,
     )
+
+
+def _size(key: WorkloadKey, minimum: int, pods: Iterable[Pod], job: Job | None) -> int:
+    """How many of a group have to be there before they are submitted. Those that have ended, and in whose stead nobody will come, had their time: who is left of a gang whose job was lost or given back would wait for them for ever. When
+    all of a gang of pods that nobody makes anew have ended, the next one is a gang again."""
+    if key.kind in ("JobSet", "LeaderWorkerSet"):
+        return minimum  # of what is still to come, as it is
+    pods = tuple(pods)
+    if job is not None:
+        return max(minimum - (width_of(job.spec) - still_to_come(job, succeeded_of(pods))), 1)
+    return minimum - sum(pod.is_over and pod.metadata.controller is None for pod in pods) % minimum
 
 
 def _owner(pod: Pod) -> str:
