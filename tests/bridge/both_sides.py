@@ -34,7 +34,8 @@ from slinky.bridge.windows import Window
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey
 from slinky.kube import Cache, ConnectionFailedError, Key, Meta, Node, Pod
 from slinky.kube import Job as KubeJob
-from slinky.kube.objects import Container, NodeStatus, OwnerReference, PodSpec, PodStatus, ResourceNeeds
+from slinky.kube import OutcomeUnknownError as LostAnswerError
+from slinky.kube.objects import Condition, Container, NodeStatus, OwnerReference, PodSpec, PodStatus, ResourceNeeds
 from slinky.slurm import (
     Allocation,
     Job,
@@ -81,6 +82,7 @@ class World:
         self.tries = 0
         self.refuse_binding: set[str] = set()
         self.out_of_reach: set[str] = set()  # pods that cannot be written to
+        self.lost_bindings: set[str] = set()  # pods whose Bindings are neither done nor answered
         self.lose_answers = 0
         self.labels_go_along = True
         self.labels_written = 0  # by themselves
@@ -232,6 +234,8 @@ class World:
     async def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], job_id: int) -> bool:
         await asyncio.sleep(0.01)
         self.reach(pod)
+        if pod.metadata.name in self.lost_bindings:
+            raise LostAnswerError("POST", f"{pod.key}/binding", "the connection broke")
         if pod.metadata.name in self.refuse_binding:
             self.delete(pod.metadata.name)
             return False
@@ -239,7 +243,9 @@ class World:
         labels = {JOB_ID: str(job_id)} if self.takes_labels else self.pod(pod.metadata.name).metadata.labels
         self.change(pod.metadata.name, annotations=annotations, labels=labels)
         now = self.pod(pod.metadata.name)
-        self.pods.put(msgspec.structs.replace(now, spec=msgspec.structs.replace(now.spec, node_name=node)))
+        scheduled = Condition(type="PodScheduled", status="True", last_transition_time=self.born)
+        status = msgspec.structs.replace(now.status, conditions=(*now.status.conditions, scheduled))
+        self.pods.put(msgspec.structs.replace(now, spec=msgspec.structs.replace(now.spec, node_name=node), status=status))
         return True
 
     async def evict(self, pod: Pod, reason: str, _: str) -> str:
@@ -343,7 +349,8 @@ class World:
         self.pods.put(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, **changes)))
 
     def ends(self, name: str, phase: str = "Failed") -> None:
-        self.pods.put(msgspec.structs.replace(self.pod(name), status=PodStatus(phase=phase)))
+        pod = self.pod(name)
+        self.pods.put(msgspec.structs.replace(pod, status=PodStatus(phase=phase, conditions=pod.status.conditions)))
 
     def delete(self, name: str) -> None:
         self.change(name, deletion_timestamp=dt.datetime.now(dt.UTC))

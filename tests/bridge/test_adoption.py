@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.bridge.adoption import Found, found_in, inheritance, whole
+from slinky.bridge.adoption import Found, found_in, inheritance, meant_by, whole
 from slinky.bridge.keys import FINALIZER, JOB_ID
 from slinky.bridge.marker import comment_for, marker_for
 from slinky.bridge.submission import Submission
@@ -171,3 +171,23 @@ def test_a_job_whose_pods_are_gone_is_kept_where_others_are_awaited() -> None:
         assert (found.own.submission.job_id, found.strays) == (7, [5])
     assert inherited([a_pod("c")], a_job(7, "a", "b")) == (0, [7])
     assert inheritance("c1", KEY, [], [a_job(7, "a", over=True)], awaited=True).own is None
+
+
+def test_those_that_a_job_was_submitted_for_are_named_by_it_or_by_one_of_its_parts_and_older() -> None:
+    def waits(name: str, born: float = NOON) -> Pod:
+        pod = a_pod(name)
+        return msgspec.structs.replace(
+            pod, metadata=msgspec.structs.replace(pod.metadata, creation_timestamp=dt.datetime.fromtimestamp(born, dt.UTC))
+        )
+
+    def part(job_id: int, name: str, count: int = 2) -> Found:
+        return msgspec.structs.replace(a_part(job_id, 7, (job_id - 7,), "a", "b"), pods=(f"ns/{name}",), count=count, submitted=NOON + 1)
+
+    [job] = whole([part(7, "a"), part(8, "b")])
+    pods = [waits("a"), waits("b"), waits("c"), waits("late", NOON + 60), a_pod("b", 7), on_node("n", 0)]
+    assert meant_by(job, pods) == ["a", "b"]
+    assert meant_by(job, [waits("a", NOON + 60)]) == [], "another of that name, which came later"
+    assert meant_by(job, [waits("a", NOON + 2)]) == ["a"], "two clocks that tell whole seconds"
+    assert meant_by(msgspec.structs.replace(job, count=900), pods) == ["a", "b", "c"], (
+        "it had too many to name: it was for all that were there"
+    )

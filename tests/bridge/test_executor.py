@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from slinky.bridge.annotations import JobSettings
-from slinky.bridge.binding import is_refused
-from slinky.bridge.executor import Executor
+from slinky.bridge.executor import Executor, is_refused
 from slinky.bridge.marker import comment_for
 from slinky.bridge.translate import Site
 from slinky.bridge.workload import Workload, WorkloadKey

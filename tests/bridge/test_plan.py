@@ -386,6 +386,15 @@ def test_who_had_not_begun_is_queued_again_unless_somebody_cancelled_it() -> Non
     assert plan(but(now, pods=[waits, began])) == [Evict("a", "SlurmPreempted", "preempted"), Evict("b", "SlurmPreempted", "preempted")]
 
 
+def test_who_had_begun_is_not_let_go_before_those_of_its_gang_who_had_not_are_told_to_go() -> None:
+    """Alone, they would be taken for a gang that had not begun, and queued again."""
+    over = JobView(job_id=7, state="over", why="node failed", reason="SlurmNodeFail", tasks=2)
+    began, waits = PodView(uid="a", state="over", job_id=7), PodView(uid="b", state="waiting", job_id=7)
+    now = Snapshot(pods=[began, waits], size=2, job=over)
+    assert plan(now) == [Evict("b", "SlurmNodeFail", "node failed")]
+    assert plan(but(now, pods=[began, msgspec.structs.replace(waits, deleting=True)])) == [Release("a"), Release("b")]
+
+
 def test_what_runs_is_left_running_when_slurm_forgets() -> None:
     pods = [PodView(uid="a", state="bound", job_id=7), PodView(uid="b", state="waiting", job_id=7)]
     assert plan(Snapshot(pods=pods, size=2, job=JobView(job_id=7, state="lost"))) == [Label("b", 0)]

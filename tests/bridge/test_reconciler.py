@@ -205,6 +205,29 @@ def test_a_gang_whose_job_is_cancelled_right_after_its_submit_has_its_label_befo
     told(story)
 
 
+def test_one_whose_binding_was_lost_has_its_label_before_the_first_of_its_gang_goes() -> None:
+    """Nobody knows whether it is there: so it is written again."""
+
+    async def story(world: World) -> None:
+        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
+        world.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=2)))
+        for name in ("a", "b"):
+            world.make(name, gang=True)
+        world.lost_bindings = {"b"}
+        await world.until(lambda: 1 in world.held)
+        world.set_job(1, "RUNNING")
+        await world.until(lambda: world.pod("a").spec.node_name)
+        await asyncio.sleep(1)
+        world.out_of_reach = {"b"}
+        world.set_job(1, "CANCELLED")
+        await asyncio.sleep(60)
+        assert world.acts == ["submit 1 x2", "bind a"]
+        world.out_of_reach = set()
+        await world.until(lambda: {"evict a", "evict b"} <= set(world.acts))
+
+    told(story)
+
+
 def test_a_pod_that_has_its_job_to_itself_goes_whether_its_label_was_written_or_not() -> None:
     async def story(world: World) -> None:
         world.out_of_reach = {"a"}

@@ -14,11 +14,14 @@ import msgspec
 from slinky.bridge.marker import Marking, marker_for, read_comment
 from slinky.bridge.submission import Submission, hetjob_of, submission_of
 from slinky.bridge.views import job_id_of, needs_job, pod_view
-from slinky.bridge.workload import WorkloadKey
+from slinky.bridge.workload import WorkloadKey, bound_at
 from slinky.kube import Pod
 from slinky.slurm import Job, expand
 
 __all__ = ["Found", "Inheritance", "found_in", "inheritance", "meant_by", "whole"]
+
+
+CLOCKS = 2.0  # seconds by which those of Slurm and Kubernetes may differ, both of which tell whole ones
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
@@ -94,7 +97,8 @@ def whole(found: Iterable[Found]) -> list[Found]:
         hetjob = hetjob_of([part.submission for part in group], [(part.ranks, part.where) for part in group])
         left = tuple(job_id for part in group for job_id in part.left)
         nodes = frozenset[str]().union(*(part.nodes for part in group))
-        together.append(msgspec.structs.replace(leader, submission=hetjob, left=left, hetjob_id=job_id, ranks=(), nodes=nodes))
+        pods = tuple(name for part in group for name in part.pods)
+        together.append(msgspec.structs.replace(leader, submission=hetjob, left=left, hetjob_id=job_id, ranks=(), nodes=nodes, pods=pods))
     return together
 
 
@@ -131,26 +135,21 @@ def inheritance(
 def _is_bygone(job: Found, on_nodes: Sequence[tuple[Pod, str]]) -> bool:
     """Pods that are on nodes, as their labels say by a younger job, are not this one's: unless it has them there, or had."""
     if job.is_over:
-        has_them = any(node in job.nodes and _bound_at(pod) <= job.ended for pod, node in on_nodes)
+        has_them = any(node in job.nodes and bound_at(pod) <= job.ended for pod, node in on_nodes)
     else:
         has_them = job.started > 0 and all(node in job.nodes for _, node in on_nodes)
     return not has_them and any(job.submission.job_id < job_id_of(pod) for pod, _ in on_nodes)
 
 
-def _bound_at(pod: Pod) -> float:
-    scheduled = pod.condition("PodScheduled")
-    since = scheduled.last_transition_time if scheduled else pod.metadata.creation_timestamp
-    return since.timestamp() if since else 0.0
-
-
 def meant_by(job: Found, pods: Iterable[Pod]) -> list[str]:
-    """Of pods that wait without a label, the UIDs of those that a job was submitted for: named by it, and older than it. Its labels had not all been written, and what becomes of it becomes of all."""
+    """Of pods that wait without a label, the UIDs of those that a job was submitted for: older than it, and named by it, unless it had too many to name. Its labels had not all been written, and what becomes of it becomes of all."""
+    all_named = len(job.pods) >= job.count
     return [
         pod.metadata.uid
         for pod in pods
         if not pod.spec.node_name
         and not job_id_of(pod)
-        and f"{pod.metadata.namespace}/{pod.metadata.name}" in job.pods
+        and (not all_named or f"{pod.metadata.namespace}/{pod.metadata.name}" in job.pods)
         and pod.metadata.creation_timestamp is not None
-        and pod.metadata.creation_timestamp.timestamp() <= job.submitted
+        and pod.metadata.creation_timestamp.timestamp() <= job.submitted + CLOCKS
     ]

@@ -12,7 +12,7 @@ import msgspec
 
 from slinky.bridge.devices import Indices
 from slinky.bridge.directions import Judgement
-from slinky.bridge.executor import Executor, NotLeadingError
+from slinky.bridge.executor import Executor, is_refused
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
@@ -26,19 +26,14 @@ from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.volumes.outcomes import NodeRefused, Underway
 from slinky.bridge.volumes.patience import wait_for, wait_no_more
 from slinky.bridge.workload import WorkloadKey
-from slinky.kube import ApiError, ConnectionFailedError, Pod
+from slinky.kube import Pod
 from slinky.slurm import Allocation, SlurmClient, SlurmError
 
-__all__ = ["Binder", "NodeRefused", "OldNewsError", "is_refused"]
+__all__ = ["Binder", "NodeRefused", "OldNewsError"]
 
 log = logging.getLogger(__name__)
 
 HELD_SECONDS = 30.0  # how long an allocation is kept for a node that is full of pods which are not about to go
-
-
-def is_refused(error: BaseException) -> bool:
-    """Whether a write to Kubernetes was certainly not done: it was not sent, or the server said no. A server's own trouble (5xx) is no such word, and nor is silence."""
-    return isinstance(error, NotLeadingError | ConnectionFailedError) or (isinstance(error, ApiError) and error.code < 500)
 
 
 class OldNewsError(SlurmError):

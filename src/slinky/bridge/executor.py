@@ -17,7 +17,7 @@ from slinky.bridge.submission import Submission, submission_from, submission_of
 from slinky.bridge.translate import Site, components
 from slinky.bridge.whereabouts import Whereabouts, noted, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import PODS, ApiError, Client, ConflictError, InvalidError, KubeError, NotFoundError, PatchKind, Pod
+from slinky.kube import PODS, ApiError, Client, ConflictError, ConnectionFailedError, InvalidError, KubeError, NotFoundError, PatchKind, Pod
 from slinky.kube import OutcomeUnknownError as OutcomeLostError
 from slinky.slurm import (
     AlreadyDoneError,
@@ -32,7 +32,7 @@ from slinky.slurm import (
 )
 from slinky.slurm import NotFoundError as NoSuchJobError
 
-__all__ = ["EXPECTED", "Executor", "HetjobsRefusedError", "NotLeadingError"]
+__all__ = ["EXPECTED", "Executor", "HetjobsRefusedError", "NotLeadingError", "is_refused"]
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,11 @@ class NotLeadingError(Exception):
 
 class HetjobsRefusedError(SlurmError):
     """Slurm has no hetjobs, as it turned out: what was to be one must be described anew, as one job."""
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether a write to Kubernetes was certainly not done: it was not sent, or the server said no. A server's own trouble (5xx) is no such word, and nor is silence."""
+    return isinstance(error, NotLeadingError | ConnectionFailedError) or (isinstance(error, ApiError) and error.code < 500)
 
 
 EXPECTED = (SlurmError, NotLeadingError)  # besides Kubernetes': what may happen to an act, and passes

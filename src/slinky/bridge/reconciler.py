@@ -147,7 +147,7 @@ class Reconciler:
         placements = await self.binder.placements(key, views, job, known, wished, components)
         if known.unplaceable and not any(view.state == "bound" for view in views):
             await self._submitter.reject(key, known, {}, pods, known.unplaceable)
-        if job is not None and job.state in ("pending", "running"):
+        if job is not None and job.state not in ("ending", "over", "lost"):
             await self._submitter.label_the_rest(pods, known)
         now = self.knowledge.snapshot(key, pods, views, workload, job, known, awaits=not strangers - known.written.apart)
         actions = plan(msgspec.structs.replace(now, placements=placements))

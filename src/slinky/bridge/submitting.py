@@ -12,7 +12,7 @@ import msgspec
 
 from slinky.bridge.annotations import JobSettings
 from slinky.bridge.directions import Directions
-from slinky.bridge.executor import Executor, HetjobsRefusedError
+from slinky.bridge.executor import Executor, HetjobsRefusedError, is_refused
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.policy import Grant, PolicyError
@@ -195,20 +195,28 @@ class Submitter:
         new = asyncio.get_running_loop().time() - known.submitted_at < LABEL_SECONDS
         known.unwritten &= {pod.metadata.uid for pod in pods}
         if known.unwritten and not (new and self._executor.labels_go_along and not known.obstacle):
-            await self.label_all(pods, known)
+            rest = [pod for pod in pods if pod.metadata.uid in known.unwritten]
+            await self.label(rest, known.job_id, known)
 
     async def label_all(self, pods: Iterable[Pod], known: Known) -> None:
-        """Whatever was still to wait. Also before the first of a gang is evicted: whoever leads next can tell by nothing else that the others are to go too."""
-        await self.label([pod for pod in pods if pod.metadata.uid in known.unwritten], known.job_id, known)
+        """All that are of the job and that the watch has not shown with its label. Before the first of a gang is evicted: whoever leads next can tell by nothing else that the others are to go too."""
+        own = {uid for uid, job_id in known.written.labels.items() if job_id == known.job_id} - known.written.seen
+        await self.label([pod for pod in pods if pod.metadata.uid in own], known.job_id, known)
 
     async def label(self, pods: Sequence[Pod], job_id: int, known: Known) -> None:
         await all_of([self._label(pod, job_id, known) for pod in pods])
 
     async def _label(self, pod: Pod, job_id: int, known: Known) -> None:
-        if job_id or pod.metadata.uid not in known.unwritten:
-            await self._executor.label(pod, job_id)
-        known.written.label(pod.metadata.uid, job_id)
-        known.unwritten.discard(pod.metadata.uid)
+        uid = pod.metadata.uid
+        try:
+            if job_id or uid not in known.unwritten:
+                await self._executor.label(pod, job_id)
+        except BaseException as error:
+            if not is_refused(error):  # it may be there
+                known.unwritten.discard(uid)
+            raise
+        known.written.label(uid, job_id)
+        known.unwritten.discard(uid)
 
     def park(
         self, key: WorkloadKey, known: Known, pods: Sequence[Pod], why: str, *, too_large: bool = False, said: JobSettings | None = None

@@ -9,7 +9,7 @@ A gang is submitted with all the pods that exist at that moment, at least `size`
 of its own, as kube-scheduler too schedules by themselves those that come after a group's minimum. In a Job, JobSet or LeaderWorkerSet, which make one pod for another, it waits for a slot to be free.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -26,6 +26,7 @@ __all__ = [
     "Workload",
     "WorkloadKey",
     "asks_for_gang",
+    "bound_at",
     "completion_index",
     "group_of",
     "key_of",
@@ -275,15 +276,30 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
     )
 
 
-def _size(key: WorkloadKey, minimum: int, pods: Iterable[Pod], job: Job | None) -> int:
-    """How many of a group have to be there before they are submitted. Those that have ended, and in whose stead nobody will come, had their time: who is left of a gang whose job was lost or given back would wait for them for ever. When
-    all of a gang of pods that nobody makes anew have ended, the next one is a gang again."""
+def _size(key: WorkloadKey, minimum: int, pods: Sequence[Pod], job: Job | None) -> int:
+    """How many of a group have to be there before they are submitted. Those that have ended, and in whose stead nobody will come, had their time: who is left of a gang whose job was lost or given back would wait for them for ever."""
     if key.kind in ("JobSet", "LeaderWorkerSet"):
         return minimum  # of what is still to come, as it is
-    pods = tuple(pods)
     if job is not None:
-        return max(minimum - (width_of(job.spec) - still_to_come(job, succeeded_of(pods))), 1)
-    return minimum - sum(pod.is_over and pod.metadata.controller is None for pod in pods) % minimum
+        return minimum - max(min(minimum, width_of(job.spec)) - max(still_to_come(job, succeeded_of(pods)), 1), 0)
+    waiting = [_born(pod) for pod in pods if not pod.is_over and not pod.spec.node_name and pod.metadata.deletion_timestamp is None]
+    if not waiting:
+        return minimum
+    # A gang's job is submitted when all of it are there: who was on a node before the first of these came was of another.
+    fellows = sum(pod.is_over and pod.metadata.controller is None and bound_at(pod) >= min(waiting) for pod in pods)
+    return max(minimum - fellows, 1)
+
+
+def bound_at(pod: Pod) -> float:
+    """In seconds since 1970; when it was made, where it does not say."""
+    scheduled = pod.condition("PodScheduled")
+    since = scheduled.last_transition_time if scheduled else None
+    return since.timestamp() if since else _born(pod)
+
+
+def _born(pod: Pod) -> float:
+    made = pod.metadata.creation_timestamp
+    return made.timestamp() if made else 0.0
 
 
 def _owner(pod: Pod) -> str:
