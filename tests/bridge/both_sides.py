@@ -15,7 +15,7 @@ from slinky.bridge.binding import Binder
 from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.directions import Directions
 from slinky.bridge.jobs import Jobs
-from slinky.bridge.keys import APART, FINALIZER, JOB_ID
+from slinky.bridge.keys import APART, FINALIZER, GANG, JOB_ID
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.marker import Failure, with_failures
 from slinky.bridge.membership import Membership
@@ -35,7 +35,7 @@ from slinky.bridge.workload import PodGroup, Workload, WorkloadKey
 from slinky.kube import Cache, ConnectionFailedError, Key, Meta, Node, Pod
 from slinky.kube import Job as KubeJob
 from slinky.kube import OutcomeUnknownError as LostAnswerError
-from slinky.kube.objects import Condition, Container, NodeStatus, OwnerReference, PodSpec, PodStatus, ResourceNeeds
+from slinky.kube.objects import Condition, Container, JobSpec, NodeStatus, OwnerReference, PodSpec, PodStatus, ResourceNeeds
 from slinky.slurm import (
     Allocation,
     Job,
@@ -343,6 +343,13 @@ class World:
         )
         spec = PodSpec(containers=(Container(resources=ResourceNeeds(requests={"cpu": str(cpus)})),)) if cpus else PodSpec()
         self.pods.put(Pod(metadata=meta, spec=spec, status=PodStatus(phase="Pending")))
+
+    def gang(self, *names: str, completions: int | None = None) -> None:
+        """A Job that is one, and all its pods."""
+        meta = Meta(name="train", namespace="ns", uid="train-uid", annotations={GANG: "true"})
+        self.kube_jobs.put(KubeJob(metadata=meta, spec=JobSpec(parallelism=len(names), completions=completions)))
+        for name in names:
+            self.make(name, gang=True)
 
     def change(self, name: str, **changes: Any) -> None:
         pod = self.pod(name)
