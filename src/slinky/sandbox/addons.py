@@ -18,7 +18,7 @@ from slinky.sandbox.certificates import Authority
 from slinky.sandbox.client import Kube
 from slinky.sandbox.golang import module_folder
 from slinky.sandbox.handle import Sandbox
-from slinky.sandbox.keda import KEDA, KEDA_CRDS, start_keda
+from slinky.sandbox.keda import KEDA, KEDA_CRDS, KEDA_PROGRAMS, start_keda
 from slinky.sandbox.keeper import Part
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.versions import versions
@@ -73,9 +73,11 @@ CRDS = {
 }
 
 
-def programs_of(addon: str) -> list[str]:
-    """The names of its programs: its own, where it has one, and any that goes by its name and more (`keda-adapter`)."""
-    return [name for name in versions().programs if name == addon or name.startswith(f"{addon}-")]
+def programs_of(addon: str) -> tuple[str, ...]:
+    """The names of its programs in versions.toml; none where it is a CRD and nothing else."""
+    if addon == KEDA:
+        return KEDA_PROGRAMS
+    return (addon,) if addon in versions().programs else ()
 
 
 def build_manifests(addon: str, progress: Progress) -> Path:

@@ -12,9 +12,10 @@ from slinky.sandbox.client import Kube
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.keeper import Part
 
-__all__ = ["KEDA", "KEDA_CRDS", "start_keda"]
+__all__ = ["KEDA", "KEDA_CRDS", "KEDA_PROGRAMS", "start_keda"]
 
 KEDA = "keda"
+KEDA_PROGRAMS = (KEDA, "keda-adapter")
 ADAPTER = "keda-metrics-apiserver"
 KEDA_CRDS = (
     *(f"config/crd/bases/keda.sh_{plural}.yaml" for plural in ("scaledobjects", "scaledjobs")),
@@ -49,10 +50,10 @@ async def start_keda(sandbox: Sandbox, kube: Kube) -> None:
         "port": str(FIRST_PORT + 2),
         "metrics-service-address": f"127.0.0.1:{GRPC}",
     }
-    for name, flags in ((KEDA, operator), (f"{KEDA}-adapter", adapter)):
+    for name, flags in zip(KEDA_PROGRAMS, (operator, adapter), strict=True):
         command = [f"/opt/slinky/{name}", *(f"--{flag}={value}" for flag, value in flags.items())]
         await sandbox.link.start(Part(name, "head", command, environment))
-    await sandbox.until(f"{KEDA}-adapter", "it served external metrics", lambda: kube.get(f"/apis/{METRICS_API}/v1beta1"))
+    await sandbox.until(KEDA_PROGRAMS[-1], "it served external metrics", lambda: kube.get(f"/apis/{METRICS_API}/v1beta1"))
 
 
 def _objects(authority: bytes) -> list[dict[str, Any]]:
