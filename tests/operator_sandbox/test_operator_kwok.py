@@ -300,6 +300,8 @@ async def test_what_kubernetes_would_delete_by_itself_can_be_protected(sandbox: 
             place, home = CONTROLLERS.path(lab.namespace, "c"), NAMESPACES.path(name=lab.namespace)
             await lab.until("a deletion in the foreground was refused", lambda: refused(place, "--cascade=background"))
             await lab.until("so was that of its namespace", lambda: refused(home, "a Slurm cluster is in this namespace"))
+            with pytest.raises(ApiError, match="a Slurm cluster is in this namespace"):
+                await lab.kube.delete(NAMESPACES, lab.namespace)
             await lab.kube.patch(NAMESPACES.untyped, lab.namespace, {"metadata": {"labels": {"slinky.slurm.net/protect": None}}})
             await lab.delete("Controller", "c")
             await lab.until_gone(*CHILDREN)
