@@ -14,12 +14,11 @@ import msgspec
 from slinky.bridge.marker import Marking, marker_for, read_comment
 from slinky.bridge.submission import Submission, hetjob_of, submission_of
 from slinky.bridge.views import job_id_of, needs_job, pod_view
-from slinky.bridge.workload import WorkloadKey, bound_at
+from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
 from slinky.slurm import Job, expand
 
 __all__ = ["Found", "Inheritance", "found_in", "inheritance", "meant_by", "whole"]
-
 
 CLOCKS = 2.0  # seconds by which those of Slurm and Kubernetes may differ, both of which tell whole ones
 
@@ -135,7 +134,7 @@ def inheritance(
 def _is_bygone(job: Found, on_nodes: Sequence[tuple[Pod, str]]) -> bool:
     """Pods that are on nodes, as their labels say by a younger job, are not this one's: unless it has them there, or had."""
     if job.is_over:
-        has_them = any(node in job.nodes and bound_at(pod) <= job.ended for pod, node in on_nodes)
+        has_them = any(node in job.nodes and pod.bound_at <= job.ended for pod, node in on_nodes)
     else:
         has_them = job.started > 0 and all(node in job.nodes for _, node in on_nodes)
     return not has_them and any(job.submission.job_id < job_id_of(pod) for pod, _ in on_nodes)
@@ -150,6 +149,5 @@ def meant_by(job: Found, pods: Iterable[Pod]) -> list[str]:
         if not pod.spec.node_name
         and not job_id_of(pod)
         and (not all_named or f"{pod.metadata.namespace}/{pod.metadata.name}" in job.pods)
-        and pod.metadata.creation_timestamp is not None
-        and pod.metadata.creation_timestamp.timestamp() <= job.submitted + CLOCKS
+        and pod.metadata.born <= job.submitted + CLOCKS
     ]

@@ -191,10 +191,8 @@ def _ending(now: Snapshot, job: JobView) -> list[Action]:
         end = _end(now, job)
         return [*_releases(now, job_over=False), end if end.exit_code is not None else EndJob(job.job_id, None, job.why)]
     evictions = [Evict(pod.uid, job.reason, job.why, job.until) for pod in left if not pod.deleting]
-    if any(pod.state == "waiting" for pod in left):
-        return list(
-            evictions
-        )  # while one of these is there, so is one that had begun: else nobody could tell that it is not to be queued again
+    if any(pod.state == "waiting" for pod in left):  # who had begun stays until these are told: alone, they would be queued again
+        return [*evictions]
     return [*(_releases(now, job_over=True) if job.state == "over" else _let_go(now, job)), *evictions]
 
 

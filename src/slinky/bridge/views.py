@@ -55,7 +55,7 @@ def pod_view(pod: Pod) -> PodView:
         exit_code=exit_code_of(pod),
         rank=_rank_held(pod),
         gated=bool(pod.spec.scheduling_gates),
-        born=pod.metadata.creation_timestamp.timestamp() if pod.metadata.creation_timestamp else 0.0,
+        born=pod.metadata.born,
     )
 
 

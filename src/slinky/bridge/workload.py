@@ -26,7 +26,6 @@ __all__ = [
     "Workload",
     "WorkloadKey",
     "asks_for_gang",
-    "bound_at",
     "completion_index",
     "group_of",
     "key_of",
@@ -268,7 +267,7 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
         key=key,
         name=name,
         pods=tuple(alive),
-        size=_size(key, max(group.min_count, 1), pods, maker),
+        size=_size(key, max(group.min_count, 1), pods, alive, maker),
         settings=read_settings(said),
         time_limit=group.time_limit,
         coming=tuple(pod for pod in group.coming if rank_of(pod)[:2] not in there),
@@ -276,30 +275,15 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
     )
 
 
-def _size(key: WorkloadKey, minimum: int, pods: Sequence[Pod], job: Job | None) -> int:
+def _size(key: WorkloadKey, minimum: int, pods: Sequence[Pod], alive: Sequence[Pod], job: Job | None) -> int:
     """How many of a group have to be there before they are submitted. Those that have ended, and in whose stead nobody will come, had their time: who is left of a gang whose job was lost or given back would wait for them for ever."""
     if key.kind in ("JobSet", "LeaderWorkerSet"):
         return minimum  # of what is still to come, as it is
     if job is not None:
         return minimum - max(min(minimum, width_of(job.spec)) - max(still_to_come(job, succeeded_of(pods)), 1), 0)
-    waiting = [_born(pod) for pod in pods if not pod.is_over and not pod.spec.node_name and pod.metadata.deletion_timestamp is None]
-    if not waiting:
-        return minimum
-    # A gang's job is submitted when all of it are there: who was on a node before the first of these came was of another.
-    fellows = sum(pod.is_over and pod.metadata.controller is None and bound_at(pod) >= min(waiting) for pod in pods)
-    return max(minimum - fellows, 1)
-
-
-def bound_at(pod: Pod) -> float:
-    """In seconds since 1970; when it was made, where it does not say."""
-    scheduled = pod.condition("PodScheduled")
-    since = scheduled.last_transition_time if scheduled else None
-    return since.timestamp() if since else _born(pod)
-
-
-def _born(pod: Pod) -> float:
-    made = pod.metadata.creation_timestamp
-    return made.timestamp() if made else 0.0
+    # A gang's job is submitted when all of it are there: who was on a node before the first of those that wait came was of another.
+    first = min((pod.metadata.born for pod in alive if not pod.spec.node_name), default=float("inf"))
+    return max(minimum - sum(pod.is_over and pod.metadata.controller is None and pod.bound_at >= first for pod in pods), 1)
 
 
 def _owner(pod: Pod) -> str:

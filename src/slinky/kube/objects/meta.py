@@ -57,6 +57,11 @@ class Meta(Record, frozen=True):
         return Key(self.namespace, self.name)
 
     @property
+    def born(self) -> float:
+        """In seconds since 1970; 0 where it was not made yet."""
+        return self.creation_timestamp.timestamp() if self.creation_timestamp else 0.0
+
+    @property
     def controller(self) -> OwnerReference | None:
         """The owner that manages this object, if one does."""
         for owner in self.owner_references:  # asked at each change of each pod

@@ -254,5 +254,12 @@ class Pod(KubeObject, frozen=True):
         return next((found for found in self.status.conditions if found.type == kind), None)
 
     @property
+    def bound_at(self) -> float:
+        """Of one that is on a node, in seconds since 1970; when it was made, where it does not say."""
+        scheduled = self.condition("PodScheduled")
+        since = scheduled.last_transition_time if scheduled else None
+        return since.timestamp() if since else self.metadata.born
+
+    @property
     def is_over(self) -> bool:
         return self.status.phase in ("Succeeded", "Failed")
