@@ -45,7 +45,8 @@ def refusal(pod: Pod, used: dict[str, Fraction] | None = None, foreign: dict[str
     ("requests", "words"),
     [
         ({"cpu": "9"}, "node n has 8 cpu in all, and the pod asks for 9"),
-        ({"memory": "17Gi"}, "memory in all"),
+        ({"memory": "17Gi"}, "node n has 16Gi memory in all, and the pod asks for 17Gi"),
+        ({"memory": "17179869185"}, "node n has 17179869184 bytes memory in all, and the pod asks for 17179869185 bytes"),
         ({"ephemeral-storage": "11Gi"}, "ephemeral-storage in all"),
         ({"hugepages-2Mi": "2Gi"}, "hugepages-2Mi in all"),
         ({"hugepages-1Gi": "1Gi"}, "node n has 0 hugepages-1Gi in all"),

@@ -49,8 +49,12 @@ def test_slurms_words_are_explained_and_a_word_that_kubernetes_would_refuse_is_n
 
 def test_an_expected_start_is_told() -> None:
     start = int(NOW.timestamp()) + 3600
-    job = msgspec.convert({"job_id": 7, "start_time": {"set": True, "infinite": False, "number": start}}, Job)
-    assert "expected start 2030-01-01 01:00 UTC" in standing_of([job], NOW).message
+    plain = {"job_id": 7, "job_state": ["PENDING"], "start_time": {"set": True, "infinite": False, "number": start}}
+    assert "expected start 2030-01-01 01:00 UTC" in standing_of([msgspec.convert(plain, Job)], NOW).message
+    held = plain | {"hold": True}
+    assert "expected" not in standing_of([msgspec.convert(held, Job)], NOW).message
+    endless = plain | {"start_time": {"set": True, "infinite": False, "number": start + 365 * 86400}}
+    assert "expected" not in standing_of([msgspec.convert(endless, Job)], NOW).message
 
 
 @pytest.mark.parametrize("message", ["waits", "x" * 5000])

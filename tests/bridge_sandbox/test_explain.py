@@ -15,9 +15,10 @@ import yaml
 
 from slinky.bridge.keys import JOB_ID
 from slinky.bridge.settings_file import load_settings
+from slinky.bridge.workload import COSCHEDULING_LABEL
 from slinky.explain.gathering import gather_job, gather_node, gather_pod
 from slinky.explain.report import explain_job, explain_node, explain_pod
-from slinky.kube import NODES, PODS, from_kubeconfig
+from slinky.kube import NODES, PODS, Resource, from_kubeconfig
 from slinky.sandbox.bridge import SandboxBridge
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm.credentials import mint
@@ -118,6 +119,28 @@ async def test_what_keeps_a_pod_and_its_job_waiting(team: Team, explains: Explai
     found = await explains("pod", f"{team.namespace}/waits")
     assert set(found) == {"pod-running"}
     assert "job-running" in await explains("job", job)
+
+
+async def test_pods_that_name_what_is_missing_foreign_or_not_supported(team: Team, explains: Explains) -> None:
+    lonely, foreign, large, device = (team.pod(name) for name in ("lonely", "foreign", "large", "device"))
+    lonely["metadata"].setdefault("labels", {})[COSCHEDULING_LABEL] = "nosuch"
+    foreign["spec"]["schedulerName"] = "volcano"
+    large["spec"]["containers"][0]["resources"] = {"requests": {"memory": "900Gi"}}
+    resource = {f"{team.namespace}.example.com/device": "1"}
+    device["spec"]["containers"][0]["resources"] = {"requests": resource, "limits": resource}
+    kind = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": team.namespace}}
+    classes: Resource[dict[str, Any]] = Resource("resource.k8s.io", "v1", "deviceclasses", dict, namespaced=False)
+    await team.kube.create(classes, kind | {"spec": {"extendedResourceName": next(iter(resource))}})
+    try:
+        await team.create(lonely, foreign, large, device)
+        where = f"{team.namespace}/"
+        said = await until_found(team, explains, "pod", f"{where}lonely", "pod-group-missing")
+        assert f"create PodGroup {team.namespace}/nosuch" in said
+        assert set(await explains("pod", f"{where}foreign")) == {"pod-other-scheduler"}
+        assert "and the pod asks for 900Gi" in await until_found(team, explains, "pod", f"{where}large", "pod-too-large")
+        assert f"DeviceClass {team.namespace}" in await until_found(team, explains, "pod", f"{where}device", "pod-devices-unsupported")
+    finally:
+        await team.kube.delete(classes, team.namespace)
 
 
 async def test_drained_nodes_reservations_dependencies_and_limits(team: Team, explains: Explains) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from slinky.explain.facts import Facts
-from slinky.explain.jobs import job_findings
+from slinky.explain.jobs import job_findings, job_lines
 from tests.explain.worlds import NOW, STAMP, facts, job, node, number, partition, reservation, with_job
 
 DRAINED = (node("w1", "IDLE+EXTERNAL+DRAIN", reason="disk is broken"), node("w2", "DOWN+EXTERNAL", reason="gone"))
@@ -43,6 +43,38 @@ def test_it_is_found_with_the_advice_that_helps(code: str) -> None:
     assert code in found, sorted(found)
     assert seen in found[code].seen
     assert change in found[code].change
+
+
+def test_of_jobs_with_the_same_priority_the_earlier_ones_go_first() -> None:
+    queue = (job(5), job(6), job(7), job(8), job(4, priority=number(0)), job(3, hold=True))
+    (found,) = job_findings(with_job(job(7, reason="Priority"), queue=queue))
+    assert "2 jobs go first in partition bridge" in found.seen
+
+
+def test_where_no_job_is_seen_to_go_first_no_number_is_told() -> None:
+    (found,) = job_findings(with_job(job(7, reason="Priority"), queue=(job(7),)))
+    assert found.seen == "Slurm says Priority (others go first)"
+
+
+def test_an_expected_start_is_told_only_where_slurm_knows_one() -> None:
+    soon, next_year = number(STAMP + 3600), number(STAMP + 365 * 86400)
+    told = {
+        "soon": job(7, start_time=soon),
+        "behind a job without a limit": job(7, start_time=next_year),
+        "held by its owner": job(7, reason="JobHeldUser", start_time=soon, hold=True),
+        "held by an administrator": job(7, reason="JobHeldAdmin", start_time=soon, priority=number(0)),
+    }
+    lines = {name: [line for line in job_lines([each], NOW) if "expected" in line] for name, each in told.items()}
+    assert lines.pop("soon") == ["job 7 is expected to start at 2026-11-15 13:00 UTC"]
+    assert not any(lines.values()), lines
+
+
+def test_a_running_job_without_a_limit_has_no_end() -> None:
+    endless = job(
+        7, "RUNNING", "None", nodes="w1", end_time=number(STAMP + 365 * 86400), time_limit={"set": False, "infinite": True, "number": 0}
+    )
+    (found,) = job_findings(with_job(endless))
+    assert found.seen == "it runs on w1, without a time limit"
 
 
 def test_where_a_cause_was_found_that_others_go_first_is_not_said() -> None:

@@ -31,6 +31,11 @@ CASES: dict[str, tuple[Facts, str, str]] = {
         "have namespace web managed",
     ),
     "pod-missed-by-webhook": (facts({"pod": pod(spec={"schedulerName": "default-scheduler"})}), "namespace team is managed", "made anew"),
+    "pod-other-scheduler": (
+        facts({"pod": pod(spec={"schedulerName": "volcano"})}),
+        "its scheduler is volcano, not slurm-bridge-scheduler",
+        "remove spec.schedulerName",
+    ),
     "pod-of-daemonset": (
         facts(
             {
@@ -85,6 +90,24 @@ CASES: dict[str, tuple[Facts, str, str]] = {
     "pod-parked": (facts({"pod": pod(standing=("Parked", "something that nobody foresaw"))}), "nobody foresaw", "need not be made anew"),
     "pod-window": (facts({"pod": pod(standing=("Window", "waits for its turn"))}), "its turn", "windows.namespace (1000)"),
     "pod-gathering": (facts({"pod": pod(standing=("Gathering", "3 pods of g are there"))}), "3 pods", "quota"),
+    "pod-group-missing": (
+        facts({"pod": pod(standing=("GroupMissing", "PodGroup team/g does not exist, or has …: 2 of its pods wait for it"))}),
+        "PodGroup team/g does not exist",
+        "create PodGroup team/g in namespace team",
+    ),
+    "pod-devices-unsupported": (
+        facts(
+            {
+                "pod": pod(
+                    standing=("Parked", "node w1 has 0 example.com/gpu in all, and the pod asks for 1 example.com/gpu"),
+                    spec={"containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}]},
+                ),
+                "device_resources": {"example.com/gpu": "big-gpu"},
+            }
+        ),
+        "example.com/gpu is served by DeviceClass big-gpu",
+        "nvidia.com/gpu",
+    ),
     "pod-waits-for-volumes": (
         facts({"pod": pod(standing=("WaitingForVolumes", "claim data is not bound"))}),
         "claim data",

@@ -3,21 +3,21 @@
 from rich.console import Console
 
 from slinky.explain.facts import Facts
-from slinky.explain.top import view
+from slinky.explain.top import Shown, keys, press, view
 from slinky.explain.troubles import kube_trouble
 from tests.explain.worlds import STAMP, facts, job, node, number, pod
 
 
-def drawn(seen: Facts, height: int = 40) -> str:
+def drawn(seen: Facts, height: int = 40, shown: Shown | None = None) -> str:
     console = Console(width=160, height=height, record=True, file=None, force_terminal=False)
     with console.capture() as captured:
-        console.print(view(seen, height))
+        console.print(view(seen, height, shown))
     return captured.get()
 
 
 def test_queue_nodes_and_pods() -> None:
     runs = job(7, "RUNNING", "None", nodes="w1", start_time=number(STAMP - 3661))
-    queue = (job(8, reason="Priority", priority=number(5)), job(9, reason="JobHeldUser", priority=number(50)), runs)
+    queue = (job(8, reason="Priority", priority=number(5)), job(9, reason="Priority", priority=number(50)), runs)
     pods = (pod(job=7, spec={"nodeName": "w1"}, status={"phase": "Running"}), pod("a", job=8), pod("b", job=8))
     text = drawn(facts({"pods": pods}, {"queue": queue, "nodes": (node(alloc_cpus=4, gres_used="gpu:1(IDX:0)"), node("w2", "DOWN"))}))
     assert "jobs: 2 pending, 1 running   pods with a job: 2 pending, 1 running   bridge: led by bridge-0" in text
@@ -31,6 +31,54 @@ def test_a_long_queue_is_cut_to_the_screen() -> None:
     text = drawn(facts(slurm={"queue": tuple(job(number) for number in range(1, 500))}), 30)
     assert len(text.splitlines()) == 30  # all of it, and no more
     assert "more)" in text
+
+
+def shown_jobs(text: str) -> list[int]:
+    rows = [line.split() for line in text.splitlines()]
+    return [int(row[1]) for row in rows if len(row) > 2 and row[1].isdigit()]
+
+
+def test_running_jobs_do_not_hide_the_queue() -> None:
+    running = tuple(job(number, "RUNNING", "None", nodes="w1") for number in range(1, 300))
+    waiting = (job(400, reason="Priority"), job(401, reason="Priority", priority=number(900)), job(402, reason="JobHeldUser", hold=True))
+    numbers = shown_jobs(drawn(facts(slurm={"queue": (*running, *waiting)}), 30))
+    assert numbers[0] == 299, "running jobs come first, the latest at the top"
+    assert numbers[-3:] == [401, 400, 402], "the next to start first, held jobs last"
+
+
+def test_waiting_jobs_do_not_hide_the_running_ones() -> None:
+    waiting = tuple(job(number) for number in range(1, 300))
+    numbers = shown_jobs(drawn(facts(slurm={"queue": (*waiting, job(900, "RUNNING", "None", nodes="w1"))}), 30))
+    assert numbers[0] == 900
+    assert len(numbers) > 10
+
+
+def test_keys_scroll_and_choose() -> None:
+    queue = tuple(job(number) for number in range(1, 100))
+    shown = Shown()
+    for key in keys("\x1b[B\x1b[B\x1b[6~kw"):
+        found = press(shown, key, 10)
+        assert found is not None
+        shown = found
+    assert shown == Shown("waiting", 0), "another choice begins at the top"
+    scrolled = press(press(shown, "j", 10) or shown, " ", 10)
+    assert scrolled == Shown("waiting", 11)
+    assert shown_jobs(drawn(facts(slurm={"queue": queue}), 30, scrolled))[0] == 12
+    assert press(Shown("all", 5), "\x1b[H", 10) == Shown("all", 0)
+    assert press(Shown("all", 0), "k", 10) == Shown("all", 0)
+    assert press(shown, "q", 10) is None
+    assert press(shown, "x", 10) == shown
+
+
+def test_scrolling_stops_at_the_last_page() -> None:
+    queue = tuple(job(number) for number in range(1, 100))
+    assert shown_jobs(drawn(facts(slurm={"queue": queue}), 30, Shown("all", 5000)))[-1] == 99
+
+
+def test_on_a_terminal_the_keys_are_named() -> None:
+    text = drawn(facts(slurm={"queue": tuple(job(number) for number in range(1, 100))}), 30, Shown())
+    assert len(text.splitlines()) == 30
+    assert "q quit" in text.splitlines()[-1] and "scroll" in text.splitlines()[-1]
 
 
 def test_a_side_that_is_down_is_said_and_the_other_is_shown() -> None:

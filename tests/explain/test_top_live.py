@@ -1,4 +1,4 @@
-"""`slinky top` on a terminal, where neither side answers: it says so at once, looks again, and Ctrl-C leaves the terminal as it was."""
+"""`slinky top` on a terminal, where neither side answers: it says so at once, asks again, and q or Ctrl-C leave the terminal as it was."""
 
 import fcntl
 import os
@@ -9,7 +9,10 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 SHOWN, LEFT = "\x1b[?1049h", "\x1b[?1049l"  # the alternate screen
 
@@ -30,7 +33,16 @@ def _as_on_a_terminal() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_it_draws_looks_again_and_leaves(tmp_path: Path) -> None:
+def press_q(terminal: int, _: subprocess.Popen[bytes]) -> None:
+    os.write(terminal, b"q")
+
+
+def interrupt(_: int, process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("leave", [interrupt, press_q])
+def test_it_draws_asks_again_and_leaves(tmp_path: Path, leave: Callable[[int, subprocess.Popen[bytes]], None]) -> None:
     terminal, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     environment = os.environ | {"KUBECONFIG": str(tmp_path / "none"), "SLINKY_SLURM_URL": "http://127.0.0.1:9", "TERM": "xterm"}
@@ -42,9 +54,10 @@ def test_it_draws_looks_again_and_leaves(tmp_path: Path) -> None:
         first = read_until(terminal, "queue (0 jobs)")
         assert "asking Slurm and Kubernetes" in first
         assert SHOWN in first
+        assert "q quit" in read_until(terminal, "q quit", first)
         assert "slurm-token-unreadable" in first or "slurm-unreachable" in first
         read_until(terminal, "queue (0 jobs)")  # the next look
-        process.send_signal(signal.SIGINT)
+        leave(terminal, process)
         last = read_until(terminal, LEFT)
         assert process.wait(60) == 0
         assert "Traceback" not in last

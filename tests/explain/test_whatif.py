@@ -85,6 +85,17 @@ def test_what_no_node_could_hold_never(text: str) -> None:
     assert answer_lines(found, NOW)[0].startswith("it would not start")
 
 
+def test_behind_jobs_without_a_limit_no_start_is_told() -> None:
+    endless = running(1, 365 * 86400, "w1", "cpu=8,mem=16G,gres/gpu=4", time_limit={"set": False, "infinite": True, "number": 0})
+    found = estimate(parse("8 gpu"), cluster(endless, **FULL), "bridge", NOW)
+    assert found.start is None
+    assert answer_lines(found, NOW)[0].startswith("no start can be told: jobs without a time limit")
+    slurms_own = read_test(
+        f"sbatch: Job 2 to start at {NOW + dt.timedelta(days=365):%Y-%m-%dT%H:%M:%S} a using 4 processors on nodes w1 in partition b"
+    )
+    assert answer_lines(slurms_own, NOW)[0].startswith("no start can be told: jobs without a time limit")
+
+
 def test_drained_nodes_do_not_count() -> None:
     slurm = SlurmFacts(nodes=(node("w1", "IDLE+DRAIN", gres="gpu:8", real_memory=99999),), queue=())
     assert estimate(parse("1 gpu"), slurm, "bridge", NOW).start is None

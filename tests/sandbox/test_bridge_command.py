@@ -1,8 +1,10 @@
 """`slinky sandbox bridge`: what a newcomer does to have Slurm place pods, and how it ends."""
 
+import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +56,12 @@ def test_pods_of_its_namespaces_are_placed_until_ctrl_c(bridge: Started, own: Sa
     logs = re.search(r"its logs: (\S+)/admission.log and run.log", bridge.said)
     assert logs
     assert (Path(logs[1]) / "run.log").stat().st_size
+
+    shell = os.environ | own.exports()
+    overview = subprocess.run(
+        [sys.executable, "-m", "slinky", "top", "--once"], env=shell, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert "bridge: led by" in overview.stdout, overview.stdout + overview.stderr
 
     second = cli("sandbox", "bridge", "--name", own.record.name)
     assert second.returncode == 1

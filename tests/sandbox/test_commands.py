@@ -4,10 +4,12 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 
 from slinky.sandbox.handle import Sandbox
 from tests.conftest import Cli
@@ -43,6 +45,20 @@ def test_slurmrestd_answers_with_the_exported_address_and_token(shell: dict[str,
     with urllib.request.urlopen(request, timeout=20) as answer:
         assert json.load(answer)["pings"][0]["responding"]
     assert Path(shell["SLINKY_SLURM_TOKEN_FILE"]).stat().st_mode & 0o077 == 0
+
+
+def test_the_exported_configuration_is_that_of_the_sandboxs_bridge(shell: dict[str, str]) -> None:
+    settings = yaml.safe_load(Path(shell["SLINKY_BRIDGE_CONFIG"]).read_text())
+    assert settings["slurmRestApi"] == shell["SLINKY_SLURM_URL"]
+    once = run(f"{sys.executable} -m slinky top --once", shell)
+    assert "bridge: nobody leads" in once and "bridge: not known" not in once
+
+
+def test_one_sandbox_is_in_the_path_however_often_it_is_exported(shell: dict[str, str], sandbox: Sandbox) -> None:
+    own = str(sandbox.folder / "bin")
+    again = run(f"{sys.executable} -m slinky sandbox env --name {sandbox.record.name}", shell)
+    path = next(shlex.split(line)[1] for line in again.splitlines() if line.startswith("export PATH="))
+    assert path.count(own) == 1
 
 
 def test_slurm_commands_find_the_files_of_the_host(shell: dict[str, str], tmp_path: Path) -> None:

@@ -51,6 +51,12 @@ async def test_what_ended_is_told_with_its_code_or_signal(sandbox: Sandbox) -> N
         assert name not in await sandbox.link.parts()
 
 
+async def test_commands_have_nothing_of_the_shell_that_brought_the_sandbox_up(sandbox: Sandbox) -> None:
+    """Its PATH may begin with another sandbox's commands, its SLURM_CONF may name another Slurm."""
+    said = dict(line.partition("=")[::2] for line in (await sandbox.link.run("head", "env")).splitlines())
+    assert said == module.ENVIRONMENT
+
+
 async def test_orphans_are_taken_note_of(sandbox: Sandbox) -> None:
     """What a part leaves behind ends up with the keeper, which must not collect zombies."""
     await sandbox.link.run("head", "sh", "-c", "(sleep 0.2 & exec true) >/dev/null 2>&1")

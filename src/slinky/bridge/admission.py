@@ -24,6 +24,7 @@ __all__ = ["TASK_ENVIRONMENT", "Verdict", "admit_change", "admit_pod", "admit_ro
 DEFAULT_SCHEDULER = "default-scheduler"
 GRES = f"{SETTINGS}gres"
 MIRROR = "kubernetes.io/config.mirror"
+DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"  # a resource name that asks for devices of a DeviceClass
 
 # Environment variable → annotation below TASK that the Binding fills; the job's id comes from its label.
 TASK_ENVIRONMENT = {
@@ -253,6 +254,17 @@ def _not_yet(pod: Mapping[str, Any]) -> list[str]:
         found.append(
             "spec.resourceClaims: devices by claim are not supported; ask for GPUs as a resource (nvidia.com/gpu) or with the gres annotation"
         )
+    devices = {
+        name
+        for kind in ("initContainers", "containers")
+        for container in spec.get(kind) or ()
+        for name in ((container.get("resources") or {}).get("requests") or {})
+        if name.startswith(DEVICE_CLASS)
+    }
+    found += [
+        f"resource {name}: devices of a DeviceClass are not supported; request GPUs as a resource that a device plugin offers (nvidia.com/gpu), or use the gres annotation"
+        for name in sorted(devices)
+    ]
     return found
 
 

@@ -81,6 +81,7 @@ class Leadership:
         self._executor = executor
         self._slurm = slurm
         self._membership = membership
+        self._groups = groups
         self._teller = teller
         self._window = window
         self._slurm_nodes = slurm_nodes
@@ -285,8 +286,19 @@ class Leadership:
         if any(pod.spec.scheduling_gates for pod in pods):
             return None
         if key.kind != "Pod":
-            return Standing(reason="Gathering", message=f"{len(pods)} pods of {key} are there; it is queued in Slurm when all are")
+            return self._gathering(key, known, pods)
         return None
+
+    def _gathering(self, key: WorkloadKey, known: Known, pods: list[Pod]) -> Standing:
+        """Of pods whose gang is not complete: how many are missing, or that the object they name is."""
+        if key.kind not in ("Job", "Pod") and self._groups(key) is None:
+            kind = "PodGroup" if key.kind == "CoschedulingPodGroup" else key.kind
+            name = f"{kind} {key.namespace}/{key.object_name}"
+            unknown = f"{name} does not exist, or has a scheduling policy that the bridge does not know"
+            return Standing(reason="GroupMissing", message=f"{unknown}: {len(pods)} of its pods wait for it")
+        workload = self.reconciler.knowledge.workload(key, pods, known)
+        wanted = f" of {workload.size}" if workload and workload.size > len(pods) else ""
+        return Standing(reason="Gathering", message=f"waiting for the rest of the gang: {len(pods)}{wanted} pods of {key} exist")
 
 
 def _surplus(known: Known) -> Standing:

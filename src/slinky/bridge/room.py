@@ -15,6 +15,7 @@ from slinky.kube.quantities import quantity
 __all__ = ["ONE_POD", "counted_by_slurm", "room_refusal", "written"]
 
 NOTHING = Fraction(0)
+BYTES = frozenset({"memory", "ephemeral-storage"})  # resources that Kubernetes counts in bytes
 ONE_POD = {"pods": Fraction(1)}
 
 
@@ -31,12 +32,28 @@ def room_refusal(
         text = node.status.allocatable.get(name)
         has = quantity(text) if text is not None else NOTHING
         if amount > has:
-            return f"node {node.metadata.name} has {written(has)} {name} in all, and the pod asks for {written(amount)}"
+            there, asked = with_units(name, has, amount)
+            return f"node {node.metadata.name} has {there} {name} in all, and the pod asks for {asked}"
         room = has - (foreign if name in counted else used).get(name, NOTHING)
         if amount > room:
             others = " besides other schedulers' pods" if name in counted else ""
-            return f"node {node.metadata.name} has {written(max(room, NOTHING))} of {written(amount)} {name} free{others}"
+            free, asked = with_units(name, max(room, NOTHING), amount)
+            return f"node {node.metadata.name} has {free} of {asked} {name} free{others}"
     return ""
+
+
+def with_units(name: str, *amounts: Fraction) -> list[str]:
+    """Amounts of a resource for people: `64` of cpu, `1.5Gi` of memory. Amounts that differ are never written alike."""
+    in_bytes = name in BYTES or name.startswith("hugepages-")
+    short = [*map(_binary, amounts)] if in_bytes else [*map(written, amounts)]
+    return short if len(set(short)) == len(set(amounts)) else [f"{written(amount)} bytes" for amount in amounts]
+
+
+def _binary(amount: Fraction) -> str:
+    for unit, power in (("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)):
+        if amount >= 1 << power:
+            return f"{round(float(amount / (1 << power)), 2):g}{unit}"
+    return written(amount)
 
 
 def written(amount: Fraction) -> str:

@@ -14,13 +14,15 @@ from slinky.bridge.keys import CONDITION
 from slinky.kube import Pod
 from slinky.slurm import Job
 
-__all__ = ["Standing", "conditions_for", "standing_of"]
+__all__ = ["Standing", "conditions_for", "expected_start", "standing_of"]
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _PRIORITY = re.compile(r", priority (\d+)")
 NO_NEWS = 0.1  # of a priority
 UNSCHEDULABLE = "Unschedulable"
 MOST_MESSAGE = 1024
+# Slurm plans as if a job without a time limit ended after a year: a start that far away means "not known".
+KNOWN_SECONDS = 300 * 86400
 
 # What Slurm's words mean to someone who does not know them.
 MEANINGS = {
@@ -64,14 +66,25 @@ def standing_of(parts: Sequence[Job], now: dt.datetime) -> Standing:
     words = [f"Slurm job {leader.job_id} waits in partition {job.partition}: {reason}{f' ({meaning})' if meaning else ''}"]
     if job.state_description and job.state_description != reason:
         words.append(job.state_description)
-    start = job.start_time
-    if isinstance(start, int) and start > now.timestamp():
+    if start := expected_start(job, now.timestamp()):
         words.append(f"expected start {dt.datetime.fromtimestamp(start, dt.UTC):%Y-%m-%d %H:%M} UTC")
     if isinstance(leader.priority, int) and leader.priority:
         words.append(f"priority {leader.priority}")
     resources = reason == "Resources"
     word = reason if _REASON.fullmatch(reason) else "Pending"
     return Standing(reason=word, message=", ".join(words), scheduled=UNSCHEDULABLE if resources else "WaitingForSlurm")
+
+
+def expected_start(job: Job, now: float) -> int:
+    """When Slurm expects to start a job that waits, in seconds since 1970; 0 where it does not know.
+
+    A held job has no expected start, whatever its record says. Behind jobs without a time limit Slurm
+    only guesses, a year ahead.
+    """
+    start = job.start_time
+    if not job.is_pending or job.is_held or not isinstance(start, int):
+        return 0
+    return start if now < start < now + KNOWN_SECONDS else 0
 
 
 def conditions_for(pod: Pod, standing: Standing, now: dt.datetime) -> list[dict[str, Any]]:

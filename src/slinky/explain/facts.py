@@ -19,7 +19,7 @@ __all__ = ["Facts", "KubeFacts", "SlurmFacts", "in_slurm"]
 
 
 class KubeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """`unread` names what could not be read; `lease` is the bridge's; `orphan`: the Job that made the pod is not there any more."""
+    """`unread` names what could not be read; `lease` is the bridge's; `orphan`: the Job that made the pod is not there any more. `device_resources`: names of resources that a DeviceClass serves, with its name."""
 
     troubles: tuple[Finding, ...] = ()
     unread: frozenset[str] = frozenset()
@@ -32,6 +32,7 @@ class KubeFacts(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[KubeNode, ...] = ()
     pods: tuple[Pod, ...] = ()
     orphan: bool = False
+    device_resources: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def knows(self, what: str) -> bool:
         return what not in self.unread

@@ -13,8 +13,24 @@ from slinky.bridge.keys import JOB_ID
 from slinky.bridge.settings import Settings
 from slinky.explain.asking import SECONDS, AskKube, AskSlurm
 from slinky.explain.facts import Facts, KubeFacts, SlurmFacts, in_slurm
-from slinky.explain.pods import job_of
-from slinky.kube import EVENTS, JOBS, LEASES, NAMESPACES, NODES, PODS, Access, Client, Event, Lease, Namespace, Pod
+from slinky.explain.pods import job_of, requested
+from slinky.kube import (
+    EVENTS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Access,
+    Client,
+    Event,
+    ForbiddenError,
+    KubeObject,
+    Lease,
+    Namespace,
+    Pod,
+    Resource,
+)
 from slinky.kube import NotFoundError as KubeNotFoundError
 from slinky.operator.settings import Settings as OperatorSettings
 from slinky.slurm import Job, NotFoundError, SlurmClient, UnavailableError
@@ -79,8 +95,8 @@ async def gather_queue(settings: Settings) -> SlurmFacts:
         return await _slurm(slurm, 0, whole=True)
 
 
-async def gather_all(settings: Settings, access: Access | Exception) -> Facts:
-    """For an overview: the queue, all nodes, and the pods that have a job."""
+async def gather_all(settings: Settings, access: Access | Exception, offset: int = 0) -> Facts:
+    """For an overview: the queue (of a long one, some jobs from `offset` on), all nodes, and the pods that have a job."""
     async with AskKube(access) as kube, AskSlurm(settings) as slurm:
         listing, lease, found = await asyncio.gather(
             kube.ask("pods", lambda client: client.list(PODS, labels=JOB_ID), None),
@@ -89,7 +105,7 @@ async def gather_all(settings: Settings, access: Access | Exception) -> Facts:
         )
         nobody: tuple[dict[str, int], tuple[Job, ...] | None] = ({}, None)
         if "nodes" not in found.unread:
-            counts, queue = await slurm.ask("queue", _overview, nobody)
+            counts, queue = await slurm.ask("queue", lambda client: _overview(client, offset), nobody)
             told = {"queue": queue, "counts": counts, "troubles": tuple(slurm.troubles), "unread": frozenset(slurm.unread)}
             found = msgspec.structs.replace(found, **told)
         else:
@@ -101,11 +117,12 @@ async def gather_all(settings: Settings, access: Access | Exception) -> Facts:
 
 async def _kube(kube: AskKube, settings: Settings, namespace: str, pod: Pod | None) -> KubeFacts:
     name = pod.metadata.name if pod else ""
-    lease, home, events, orphan = await asyncio.gather(
+    lease, home, events, orphan, devices = await asyncio.gather(
         kube.ask("lease", lambda client: lease_of(client, settings), None),
         kube.ask("namespace", lambda client: _namespace(client, namespace), None),
         kube.ask("events", lambda client: _events(client, namespace, "Pod", name), ()) if pod else _nothing(),
         kube.ask("owner", lambda client: _is_orphan(client, pod), False) if pod else _nothing(),
+        _device_resources(kube, pod),
     )
     return KubeFacts(
         troubles=tuple(kube.troubles),
@@ -115,6 +132,7 @@ async def _kube(kube: AskKube, settings: Settings, namespace: str, pod: Pod | No
         lease=lease,
         events=tuple(events),
         orphan=bool(orphan),
+        device_resources=devices,
     )
 
 
@@ -155,13 +173,15 @@ async def live_jobs(client: SlurmClient) -> tuple[Job, ...] | None:
         return None
 
 
-async def _overview(client: SlurmClient) -> tuple[dict[str, int], tuple[Job, ...]]:
-    """How many there are in each state, and all of them, or the latest of those that run and the oldest of those that wait."""
+async def _overview(client: SlurmClient, offset: int) -> tuple[dict[str, int], tuple[Job, ...]]:
+    """How many there are in each state, and all of them, or from `offset` on the latest of those that run and the oldest of those that wait."""
     alive = [status for status in await client.jobs.states() if not status.is_finished]
     counts = dict(Counter(str(status.state) for status in alive))
     if len(alive) <= SHOWN or (found := await live_jobs(client)) is None:
-        waiting = sorted(status.job_id for status in alive if status.is_pending)[: SHOWN // 2]
-        others = sorted((status.job_id for status in alive if not status.is_pending), reverse=True)[: SHOWN - len(waiting)]
+        waiting = sorted(status.job_id for status in alive if status.is_pending)
+        waiting = waiting[min(offset, max(0, len(waiting) - SHOWN // 2)) :][: SHOWN // 2]
+        others = sorted((status.job_id for status in alive if not status.is_pending), reverse=True)
+        others = others[min(offset, max(0, len(others) - SHOWN // 2)) :][: SHOWN - len(waiting)]
         parts = await asyncio.gather(*(_job(client, job_id) for job_id in dict.fromkeys((*others, *waiting))))
         found = tuple({job.job_id: job for part in parts for job in part}.values())
     return counts, found
@@ -190,6 +210,32 @@ async def _is_orphan(client: Client, pod: Pod) -> bool:
         return (await client.get(JOBS, owner.name, pod.metadata.namespace)).metadata.uid != owner.uid
     except KubeNotFoundError:
         return True
+
+
+class _DeviceClassSpec(msgspec.Struct, frozen=True, rename="camel"):
+    extended_resource_name: str = ""
+
+
+class _DeviceClass(KubeObject, frozen=True):
+    spec: _DeviceClassSpec = _DeviceClassSpec()
+
+
+DEVICE_CLASSES: Resource[_DeviceClass] = Resource("resource.k8s.io", "v1", "deviceclasses", _DeviceClass, namespaced=False)
+
+
+async def _device_resources(kube: AskKube, pod: Pod | None) -> dict[str, str]:
+    """Asked only for a pod that waits and requests a resource with a domain in its name."""
+    if pod is None or pod.spec.node_name or not any("/" in name for name in requested(pod)):
+        return {}
+
+    async def classes(client: Client) -> list[_DeviceClass]:
+        try:
+            return list((await client.list(DEVICE_CLASSES)).items)
+        except (KubeNotFoundError, ForbiddenError):  # an older server, or no right to read them: nothing to add
+            return []
+
+    found: list[_DeviceClass] = await kube.ask("deviceclasses", classes, [])
+    return {each.spec.extended_resource_name: each.metadata.name for each in found if each.spec.extended_resource_name}
 
 
 async def lease_of(client: Client, settings: Settings | OperatorSettings) -> Lease | None:

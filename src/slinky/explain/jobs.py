@@ -7,7 +7,7 @@ import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 
-from slinky.bridge.standing import MEANINGS
+from slinky.bridge.standing import MEANINGS, expected_start
 from slinky.explain.catalogue import entry
 from slinky.explain.facts import Facts, SlurmFacts
 from slinky.explain.findings import Finding
@@ -44,8 +44,8 @@ def job_lines(parts: Sequence[Job], now: dt.datetime) -> Iterator[str]:
         if job.tres_req_str:
             said.append(f"asks for {job.tres_req_str}")
         yield f"job {job.job_id}: {', '.join(said)}"
-        if job.is_pending and isinstance(job.start_time, int) and job.start_time > now.timestamp():
-            yield f"job {job.job_id} is expected to start at {moment(job.start_time)}"
+        if start := expected_start(job, now.timestamp()):
+            yield f"job {job.job_id} is expected to start at {moment(start)}"
 
 
 def job_findings(facts: Facts, end: str = "") -> list[Finding]:
@@ -62,7 +62,8 @@ def job_findings(facts: Facts, end: str = "") -> list[Finding]:
     if leader.is_suspended:
         return [entry("job-suspended").found(about, "it is suspended", job=leader.job_id)]
     if leader.is_running:
-        ends = f", until {moment(leader.end_time)} at the latest" if isinstance(leader.end_time, int) and leader.end_time else ""
+        limit = leader.end_time if isinstance(leader.time_limit, int) else None
+        ends = f", until {moment(limit)} at the latest" if isinstance(limit, int) and limit else ", without a time limit"
         return [entry("job-running").found(about, f"it runs on {leader.nodes}{ends}")]
     found: dict[str, Finding] = {}
     for job in slurm.jobs:
@@ -152,7 +153,7 @@ def _reason(job: Job, slurm: SlurmFacts, end: str) -> Iterator[Finding]:
         "features": job.features or "none by name",
     }
     code = _code(job, reason)
-    if code == "job-priority" and (ahead := _ahead(job, slurm)) is not None:
+    if code == "job-priority" and (ahead := _ahead(job, slurm)):
         seen += f": {ahead} {'job goes' if ahead == 1 else 'jobs go'} first in partition {job.partition}"
     if code == "job-dependency" and job.dependency:
         seen += f": {job.dependency}"
@@ -186,10 +187,16 @@ def _code(job: Job, reason: str) -> str:
     }.get(reason, "job-waits")
 
 
-def _ahead(job: Job, slurm: SlurmFacts) -> int | None:
+def _ahead(job: Job, slurm: SlurmFacts) -> int:
+    """How many waiting jobs Slurm looks at first: those of a higher priority, and of equal ones those with a smaller id.
+
+    0 where that is not known. Held jobs are in nobody's way.
+    """
     if slurm.queue is None or not isinstance(job.priority, int):
-        return None
+        return 0
+    own = (-job.priority, job.job_id)
     return sum(
-        other.is_pending and other.partition == job.partition and isinstance(other.priority, int) and other.priority > job.priority
+        (-other.priority, other.job_id) < own
         for other in slurm.queue
+        if other.is_pending and not other.is_held and other.partition == job.partition and isinstance(other.priority, int)
     )

@@ -7,6 +7,7 @@ import datetime as dt
 import re
 from collections.abc import Iterator
 
+from slinky.bridge.admission import DEVICE_CLASS
 from slinky.bridge.keys import CONDITION, JOB_ID, SETTINGS
 from slinky.explain.catalogue import entry
 from slinky.explain.facts import Facts
@@ -15,8 +16,9 @@ from slinky.explain.jobs import job_findings, job_lines
 from slinky.explain.leader import is_held
 from slinky.kube import Pod
 
-__all__ = ["job_of", "pod_findings", "pod_lines"]
+__all__ = ["job_of", "pod_findings", "pod_lines", "requested"]
 
+DEFAULT_SCHEDULER = "default-scheduler"
 KUEUE = "kueue.x-k8s.io/"
 PATIENCE = dt.timedelta(seconds=20)  # before a pod about which nothing is said is worth a word
 MOST_EVENTS = 5
@@ -25,6 +27,7 @@ MOST_EVENTS = 5
 STANDINGS = {
     "Window": "pod-window",
     "Gathering": "pod-gathering",
+    "GroupMissing": "pod-group-missing",
     "WaitingForVolumes": "pod-waits-for-volumes",
     "BindingVolumes": "pod-waits-for-volumes",
     "NodeNotFree": "pod-node-not-free",
@@ -49,6 +52,11 @@ def job_of(pod: Pod | None) -> int:
     """Its job's id, 0 where it has none."""
     said = pod.metadata.labels.get(JOB_ID, "") if pod else ""
     return int(said) if said.isdecimal() else 0
+
+
+def requested(pod: Pod) -> set[str]:
+    """The names of the resources that its containers request."""
+    return {name for container in (*pod.spec.init_containers, *pod.spec.containers) for name in container.resources.requests}
 
 
 def pod_lines(facts: Facts) -> Iterator[str]:
@@ -103,6 +111,8 @@ def _of_others(pod: Pod, facts: Facts, about: str) -> Iterator[Finding]:
     seen = f"its scheduler is {pod.spec.scheduler_name}, not {settings.scheduler_name}"
     if owner and owner.kind == "DaemonSet":
         yield entry("pod-of-daemonset").found(about, f"it is of DaemonSet {owner.name}; {seen}")
+    elif pod.spec.scheduler_name != DEFAULT_SCHEDULER:
+        yield entry("pod-other-scheduler").found(about, seen, scheduler=settings.scheduler_name)
     elif settings.manages(facts.namespace, labels):
         yield entry("pod-missed-by-webhook").found(about, f"{seen}, though namespace {facts.namespace} is managed")
     else:
@@ -186,12 +196,18 @@ def _by_job(facts: Facts, about: str) -> Iterator[Finding]:
 
 def _standing(reason: str, message: str, facts: Facts, about: str) -> Finding:
     windows = facts.settings.windows
+    group = message.partition(" does not exist")[0] if reason == "GroupMissing" else ""
     return entry(STANDINGS[reason]).found(
-        about, message or reason, namespace=facts.namespace, window=windows.namespace, total=windows.total
+        about, message or reason, namespace=facts.namespace, window=windows.namespace, total=windows.total, group=group
     )
 
 
 def _refused(message: str, facts: Facts, about: str) -> Finding:
+    pod = facts.kube.pod
+    for name in sorted(requested(pod)) if pod else ():
+        device_class = facts.kube.device_resources.get(name) or name.partition(DEVICE_CLASS)[2]
+        if device_class:
+            return entry("pod-devices-unsupported").found(about, f"resource {name} is served by DeviceClass {device_class}; {message}")
     for pattern, code, key in REFUSALS:
         if pattern.search(message):
             partitions = ", ".join(found.name for found in facts.slurm.partitions) or "none that the token sees"

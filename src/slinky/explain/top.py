@@ -1,11 +1,15 @@
-"""Queue, nodes, and pods beside their jobs, on one screen.
+"""Queue, nodes, and pods beside their jobs, on one screen. Pure: `view` draws, `press` tells what a key does to what is shown.
 
-Pure. Comes in: `Facts` of both sides. Goes out: something that rich can draw, cut to a height. What must stay true: a side that does not answer is said on the screen, and the other is shown all the same.
+*Invariants:* the screen names a side that does not answer and shows the other all the same; running jobs never push
+waiting ones off the screen, nor the other way round.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
+import msgspec
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -18,7 +22,7 @@ from slinky.explain.pods import job_of
 from slinky.kube import Pod
 from slinky.slurm import Job, Node
 
-__all__ = ["view"]
+__all__ = ["HELP", "Shown", "keys", "press", "view"]
 
 COLOURS = {"RUNNING": "green", "PENDING": "yellow", "SUSPENDED": "magenta", "COMPLETING": "cyan"}
 LEAST_ROWS = 3
@@ -26,13 +30,44 @@ LEAST_ROWS = 3
 NODE_COLUMNS = {"PARTITION": 14, "NODES": 6, "IDLE": 6, "IN USE": 7, "OUT": 5, "CPUS": 19, "MEMORY": 21, "GPUS": 17}
 JOB_COLUMNS = {"JOB": 7, "NAME": 20, "USER": 8, "PARTITION": 10, "STATE": 11, "TIME": 8, "NODES OR REASON": 17, "PODS": 25}
 FRAMES = 6  # lines: of two tables, the heads, and the frames around them
+HELP = "q quit   ↑ ↓ PgUp PgDn Home scroll   w waiting jobs   r running jobs   a all jobs"
+KEYS = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|.", re.DOTALL)
+SHOWS: Mapping[str, Literal["all", "waiting", "running"]] = {"w": "waiting", "r": "running", "a": "all"}
+UP, DOWN = ("\x1b[A", "k"), ("\x1b[B", "j")
+PAGE_UP, PAGE_DOWN = ("\x1b[5~", "b"), ("\x1b[6~", " ")
+HOME = ("\x1b[H", "\x1b[1~", "g")
 
 
-def view(facts: Facts, height: int = 40) -> RenderableType:
+class Shown(msgspec.Struct, frozen=True):
+    """Which jobs are on the screen: of which kind, and from which one on."""
+
+    jobs: Literal["all", "waiting", "running"] = "all"
+    offset: int = 0
+
+
+def keys(typed: str) -> list[str]:
+    """What was typed, key by key: an arrow arrives as several characters."""
+    return KEYS.findall(typed)
+
+
+def press(shown: Shown, key: str, page: int) -> Shown | None:
+    """What is shown after a key was pressed; None to leave."""
+    if key == "q":
+        return None
+    if key in SHOWS:
+        return Shown(SHOWS[key])
+    steps = {UP: -1, DOWN: 1, PAGE_UP: -page, PAGE_DOWN: page, HOME: -shown.offset}
+    step = next((steps[names] for names in steps if key in names), 0)
+    return Shown(shown.jobs, max(0, shown.offset + step))
+
+
+def view(facts: Facts, height: int = 40, shown: Shown | None = None) -> RenderableType:
+    """With a line of help where it is `shown` on a terminal."""
     parts = list(_parts(facts))
     groups = _groups(facts.slurm.nodes)
-    rows = max(LEAST_ROWS, height - len(parts) - len(groups) - FRAMES)
-    return Group(*parts, _nodes(groups), _queue(facts, rows))
+    foot = [Text(HELP, style="dim", no_wrap=True, overflow="ellipsis")] if shown else []
+    rows = max(LEAST_ROWS, height - len(parts) - len(groups) - FRAMES - len(foot))
+    return Group(*parts, _nodes(groups), _queue(facts, rows, shown or Shown()), *foot)
 
 
 def _parts(facts: Facts) -> Iterator[RenderableType]:
@@ -90,15 +125,15 @@ def _share(part: int, whole: int, unit: str = "") -> str:
     return f"{'█' * filled}{'░' * (8 - filled)} {part}/{whole}{unit}"
 
 
-def _queue(facts: Facts, rows: int) -> RenderableType:
+def _queue(facts: Facts, rows: int, shown: Shown) -> RenderableType:
     pods: dict[int, list[Pod]] = {}
     for pod in facts.kube.pods:
         pods.setdefault(job_of(pod), []).append(pod)
-    jobs = sorted(facts.slurm.queue or (), key=_order)
+    jobs = _on_screen(facts.slurm.queue or (), rows, shown)
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     for column, ratio in JOB_COLUMNS.items():
         table.add_column(column, no_wrap=True, overflow="ellipsis", ratio=ratio)
-    for job in jobs[:rows]:
+    for job in jobs:
         state = "+".join(job.states)
         table.add_row(
             str(job.job_id),
@@ -110,15 +145,32 @@ def _queue(facts: Facts, rows: int) -> RenderableType:
             job.nodes if not job.is_pending else job.state_reason,
             _pods(pods.get(job.job_id, ())),
         )
-    total, shown = sum(_counts(facts).values()), min(rows, len(jobs))
-    left = f", {total - shown} more" if total > shown else ""
-    return Panel(table, title=f"queue ({total} job{'' if total == 1 else 's'}{left})", title_align="left")
+    total = sum(_counts(facts).values())
+    left = f", {total - len(jobs)} more" if total > len(jobs) else ""
+    kind = "" if shown.jobs == "all" else f", only {shown.jobs}"
+    start = f", from {shown.offset + 1}" if shown.offset else ""
+    return Panel(table, title=f"queue ({total} job{'' if total == 1 else 's'}{left}{kind}{start})", title_align="left")
 
 
-def _order(job: Job) -> tuple[bool, int, int]:
-    """What runs, the latest first; then what waits, the next first."""
-    priority = job.priority if isinstance(job.priority, int) else 0
-    return (job.is_pending, -priority if job.is_pending else 0, job.job_id if job.is_pending else -job.job_id)
+def _on_screen(queue: Iterable[Job], rows: int, shown: Shown) -> list[Job]:
+    """Running jobs, the latest first; then waiting ones, the next to start first. Each kind has half of the rows, or what the other leaves."""
+    jobs = list(queue)
+    running = sorted((job for job in jobs if not job.is_pending), key=lambda job: -job.job_id) if shown.jobs != "waiting" else []
+    waiting = sorted((job for job in jobs if job.is_pending), key=_turn) if shown.jobs != "running" else []
+    half = max(rows // 2, rows - len(waiting))
+    first = _window(running, shown.offset, half)
+    return first + _window(waiting, shown.offset, rows - len(first))
+
+
+def _window(jobs: Sequence[Job], offset: int, rows: int) -> list[Job]:
+    """The last page, where the offset is beyond it."""
+    start = min(offset, max(0, len(jobs) - rows))
+    return list(jobs[start : start + rows])
+
+
+def _turn(job: Job) -> tuple[bool, int, int]:
+    """Held jobs come last."""
+    return (job.is_held, -job.priority if isinstance(job.priority, int) else 0, job.job_id)
 
 
 def _time(job: Job, now: float) -> str:

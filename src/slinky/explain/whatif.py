@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from slinky.bridge.standing import KNOWN_SECONDS
 from slinky.explain.facts import SlurmFacts
 from slinky.explain.nodes import devices_in_slurm
 from slinky.slurm import Job, Node, expand
@@ -67,9 +68,10 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """`start` None: not at all, for `why`. `by` says whose word it is."""
+    """`start` None: not at all, or, where it is `unknown`, at a time that cannot be told; `why` says the reason. `by` says whose word it is."""
 
     by: str
+    unknown: bool = False
     start: dt.datetime | None = None
     nodes: str = ""
     why: str = ""
@@ -150,11 +152,12 @@ def estimate(ask: Ask, slurm: SlurmFacts, partition: str, now: dt.datetime, memo
         if (found := _fits(ask, each, free)) is not None:
             start = dt.datetime.fromtimestamp(max(_end(job), now.timestamp()), dt.UTC)
             return Answer(by=by, start=start, nodes=",".join(found), first=waiting)
-    return Answer(by=by, why="jobs run there whose end cannot be told", first=waiting)
+    return Answer(by=by, unknown=True, why="jobs without a time limit use what it needs, so nobody knows when that is free", first=waiting)
 
 
 def _that_end(queue: Sequence[Job]) -> list[Job]:
-    return [job for job in queue if job.is_running and isinstance(job.end_time, int) and job.end_time]
+    """Running jobs with a time limit: what Slurm writes as the end of the others is a year ahead, or never."""
+    return [job for job in queue if job.is_running and isinstance(job.time_limit, int) and isinstance(job.end_time, int) and job.end_time]
 
 
 def _end(job: Job) -> int:
@@ -204,7 +207,9 @@ def _tasks(each: _Free, there: _Free) -> int:
 
 def answer_lines(answer: Answer, now: dt.datetime) -> list[str]:
     if answer.start is None:
-        lines = [f"it would not start: {answer.why}"]
+        lines = [f"{'no start can be told' if answer.unknown else 'it would not start'}: {answer.why}"]
+    elif answer.start - now >= dt.timedelta(seconds=KNOWN_SECONDS):
+        lines = ["no start can be told: jobs without a time limit are ahead of it, and Slurm counts each as a year"]
     else:
         wait = max(0, int((answer.start - now).total_seconds()))
         when = "at once" if wait < 60 else f"in {wait // 3600} h {wait % 3600 // 60} min" if wait >= 3600 else f"in {wait // 60} min"

@@ -19,7 +19,7 @@ from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.processes import Processes, free_port
 from slinky.slurm import completion
 
-__all__ = ["SandboxBridge", "bridge_settings", "free_port", "python_on_the_head", "sandbox_bridge"]
+__all__ = ["SandboxBridge", "bridge_settings", "free_port", "python_on_the_head", "sandbox_bridge", "write_first_config"]
 
 
 def bridge_settings(sandbox: Sandbox, name: str = "slurm-bridge", **more: Any) -> dict[str, Any]:
@@ -47,6 +47,12 @@ def bridge_settings(sandbox: Sandbox, name: str = "slurm-bridge", **more: Any) -
     for key, value in more.items():
         settings[key] = {**settings.get(key, {}), **value} if isinstance(value, dict) and isinstance(settings.get(key), dict) else value
     return settings
+
+
+def write_first_config(sandbox: Sandbox) -> None:
+    """The configuration that `slinky sandbox bridge` would use, for commands that only look: they work before the first bridge ran, too."""
+    sandbox.bridge_config.parent.mkdir(exist_ok=True)
+    sandbox.bridge_config.write_text(yaml.safe_dump(bridge_settings(sandbox, managedNamespaces=["team"])))
 
 
 def python_on_the_head(sandbox: Sandbox) -> list[str]:

@@ -104,6 +104,11 @@ class Sandbox:
     def token_file(self) -> Path:
         return self.folder / "slurm-token"
 
+    @property
+    def bridge_config(self) -> Path:
+        """The configuration of the bridge that `slinky sandbox bridge` runs: there from the beginning, so that explain, doctor and top find it."""
+        return self.folder / "bridge" / "config.yaml"
+
     def kube(self, connections: int = 32) -> Kube:
         return Kube(self.head / "etc/kubernetes", self.kube_server, connections)
 
@@ -205,14 +210,17 @@ class Sandbox:
         )
 
     def exports(self) -> dict[str, str]:
-        """What `slinky sandbox env` tells a shell."""
+        """What `slinky sandbox env` tells a shell. The commands of one sandbox are in its PATH, not those of several."""
+        others = {str(sandboxes() / name / "bin") for name in names()}
+        path = [word for word in os.environ.get("PATH", "").split(os.pathsep) if word not in others]
         return {
-            "PATH": f"{self.folder / 'bin'}:{os.environ.get('PATH', '')}",
+            "PATH": os.pathsep.join([str(self.folder / "bin"), *path]),
             "KUBECONFIG": str(self.kubeconfig),
             "SLURM_CONF": str(self.head / "etc/slurm/slurm.conf"),
             "SLINKY_SANDBOX": self.record.name,
             "SLINKY_SLURM_URL": self.slurm_server,
             "SLINKY_SLURM_TOKEN_FILE": str(self.token_file),
+            "SLINKY_BRIDGE_CONFIG": str(self.bridge_config),
         }
 
 

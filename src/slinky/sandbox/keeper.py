@@ -25,6 +25,8 @@ from slinky.sandbox.machine import Machine
 
 __all__ = ["Part", "PartState", "Reply", "Request", "main", "socket_name"]
 
+# Of all that runs in the sandbox. Nothing of the shell that brought it up: its PATH may begin with another sandbox's commands.
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
 LOG_BYTES = 64 * 1024 * 1024
 LOG_SECONDS = 5.0
 HOLD_SECONDS = 20
@@ -127,10 +129,14 @@ class Keeper:
         if known and known.exit_code is None:
             return
         command = self._entered(part.machine, part.command, part.user)
-        base = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
         with (self._logs / f"{part.name}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *command, env=base | part.environment, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                *command,
+                env=ENVIRONMENT | part.environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         self._own.add(process.pid)
         state = self._parts[part.name] = PartState(part, process.pid, time.time())
@@ -159,6 +165,7 @@ class Keeper:
         """A short command of the sandbox's own set-up, on a machine."""
         process = await asyncio.create_subprocess_exec(
             *self._entered(name, command),
+            env=ENVIRONMENT,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from slinky.sandbox import addons, clusters, kubernetes, kwoknodes, realnodes, slurm
+from slinky.sandbox.bridge import write_first_config
 from slinky.sandbox.building import Built, build, ungrouped
 from slinky.sandbox.cache import lock, require_room, sandbox_folder
 from slinky.sandbox.down import remove
@@ -49,6 +50,7 @@ async def up(name: str, shape: Shape, progress: Progress) -> Sandbox:
         remove(name)
         sandbox = await _start_machines(name, shape, root, built, progress)
         await ungrouped(_start_servers(sandbox, built, progress))
+        await asyncio.to_thread(write_first_config, sandbox)
         sandbox.record.ready = True
         sandbox.save()
     return sandbox
