@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from slinky.bridge.admission import ALIASES, LEFT_ALONE, TASK_ENVIRONMENT, admit_change, admit_pod, admit_root
-from slinky.bridge.keys import FINALIZER, JOB_ID, SLURM_NODE
+from slinky.bridge.keys import FINALIZER, JOB_ID, SETTINGS, SLURM_NODE
 from slinky.bridge.settings import Settings
 
 OURS = Settings()
+WHOLE = Settings(task_environment="all")
 NAME = OURS.scheduler_name
 
 
@@ -40,7 +41,7 @@ def applied(before: dict[str, Any], patches: tuple[dict[str, Any], ...]) -> dict
 @pytest.mark.parametrize("scheduler", [None, "default-scheduler", NAME])
 def test_a_pod_gets_all_it_needs_in_one_change(scheduler: str | None) -> None:
     sent = pod({"schedulerName": scheduler, "initContainers": [{"name": "i"}], "tolerations": [{"key": "x"}]}, finalizers=["other.org/f"])
-    verdict = admit_pod(sent, OURS, managed=True)
+    verdict = admit_pod(sent, WHOLE, managed=True)
     assert not verdict.refusal
     became = applied(sent, verdict.patches)
     assert became["spec"]["schedulerName"] == NAME
@@ -50,7 +51,40 @@ def test_a_pod_gets_all_it_needs_in_one_change(scheduler: str | None) -> None:
         names = [variable["name"] for variable in container["env"]]
         assert {"SLURM_JOB_ID", *TASK_ENVIRONMENT, *ALIASES} == set(names)
         assert len(names) == len(set(names))
-    assert admit_pod(became, OURS, managed=True).patches == ()
+    assert admit_pod(became, WHOLE, managed=True).patches == ()
+
+
+def variables(sent: dict[str, Any], settings: Settings = OURS) -> set[str]:
+    became = applied(sent, admit_pod(sent, settings, managed=True).patches)
+    return {variable["name"] for variable in became["spec"]["containers"][0]["env"]}
+
+
+def test_a_plain_pod_has_the_jobs_id_and_its_cpus_only() -> None:
+    """Each variable costs the API server CPU at each change of the pod."""
+    assert variables(pod()) == {"SLURM_JOB_ID", "SLURM_CPUS_PER_TASK"}
+    for kind in ("ReplicaSet", "StatefulSet"):
+        owned = pod(ownerReferences=[{"kind": kind, "name": "x", "controller": True}])
+        assert variables(owned) == {"SLURM_JOB_ID", "SLURM_CPUS_PER_TASK"}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pod(annotations={SETTINGS + "timelimit": "10"}),
+        pod(labels={"scheduling.x-k8s.io/pod-group": "g"}),
+        pod(labels={"leaderworkerset.sigs.k8s.io/name": "l"}),
+        pod(labels={"jobset.sigs.k8s.io/jobset-name": "j"}),
+        pod({"schedulingGroup": {"podGroupName": "g"}}),
+        pod({"workloadRef": {"name": "w", "podGroup": "g"}}),
+        pod(ownerReferences=[{"kind": "Job", "name": "j", "controller": True}]),
+        pod(ownerReferences=[{"kind": "PyTorchJob", "name": "j", "controller": True}]),
+        pod({"containers": [{"name": "c", "command": ["sh", "-c", "echo $SLURMD_NODENAME"]}]}),
+        pod({"containers": [{"name": "c"}, {"name": "d", "args": ["--rank=$(SLURM_PROCID)"]}]}),
+        pod({"containers": [{"name": "c", "env": [{"name": "RANK", "value": "$(SLURM_PROCID)"}]}]}),
+    ],
+)
+def test_a_pod_that_may_use_it_has_the_whole_task_environment(sent: dict[str, Any]) -> None:
+    assert variables(sent) >= {"SLURM_JOB_ID", *TASK_ENVIRONMENT, *ALIASES}
 
 
 def test_what_the_user_set_stays() -> None:
@@ -66,8 +100,11 @@ def test_what_the_user_set_stays() -> None:
 
 
 def test_the_task_environment_can_be_switched_off() -> None:
-    sent = pod()
-    assert "env" not in applied(sent, admit_pod(sent, Settings(task_environment=False), managed=True).patches)["spec"]["containers"][0]
+    sent = pod(annotations={SETTINGS + "timelimit": "10"})
+    for word in (False, "none"):
+        without = Settings(task_environment=word)  # type: ignore[arg-type]
+        assert "env" not in applied(sent, admit_pod(sent, without, managed=True).patches)["spec"]["containers"][0]
+    assert variables(pod(), Settings(task_environment=True)) >= set(TASK_ENVIRONMENT), "as older configuration files say it"
 
 
 @pytest.mark.parametrize(

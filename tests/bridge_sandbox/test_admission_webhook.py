@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from slinky.bridge.admission import TASK_ENVIRONMENT
-from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, SLURM_NODE
+from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, SETTINGS, SLURM_NODE
 from slinky.kube import (
     JOBS,
     NAMESPACES,
@@ -211,7 +211,10 @@ async def test_a_pod_gets_all_it_needs_and_is_asked_about_once(webhook: Webhook)
         assert webhook.is_taken_in(found)
         assert MANAGED_NODE in {toleration["key"] for toleration in found["spec"]["tolerations"]}
         variables = {variable["name"] for variable in found["spec"]["containers"][0]["env"]}
-        assert variables >= {"SLURM_JOB_ID", *TASK_ENVIRONMENT}
+        assert variables == {"SLURM_JOB_ID", "SLURM_CPUS_PER_TASK"}
+    said = await webhook.create(pod("said", named, annotations={SETTINGS + "timelimit": "10"}))
+    assert {variable["name"] for variable in said["spec"]["containers"][0]["env"]} >= {"SLURM_JOB_ID", *TASK_ENVIRONMENT}
+    made.append(said)
     assert await webhook.counted() - before == {"Pod CREATE changed": len(made)}
 
 

@@ -150,7 +150,12 @@ class Settings(_Section, frozen=True):
         str, Help("Name of this Kubernetes cluster in the jobs' admin_comment; the UID of namespace kube-system where it is empty.")
     ] = ""
     exclusive: Annotated[bool, Help("Whole nodes for workloads that do not say otherwise.")] = False
-    task_environment: Annotated[bool, Help("Give containers SLURM_JOB_ID, SLURM_PROCID and the rest of a Slurm task's environment.")] = True
+    task_environment: Annotated[
+        Literal["auto", "all", "none"] | bool,
+        Help(
+            "Which pods get the whole environment of a Slurm task (SLURM_PROCID, SLURM_NTASKS and the rest). auto: pods with a Slurm annotation, of a group, or of a controller that makes batch pods, and pods that mention a SLURM_ variable; other pods get SLURM_JOB_ID and SLURM_CPUS_PER_TASK. all, or true: every pod. none, or false: no pod, and no variable at all. Each variable costs the API server CPU at each change of the pod."
+        ),
+    ] = "auto"
     default_cpus: Annotated[int, Help("CPUs of a pod that asks for none.")] = 1
     default_memory_mib: Annotated[int, Help("Memory, in MiB, of a pod that asks for none: to Slurm, none means all.")] = 256
     gres: Annotated[
