@@ -19,6 +19,7 @@ BLOCK = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end of figures -->)
 
 CHAPTERS = {  # how its rows begin; one that begins with … belongs to what stands before it
     "rates": r"Slurm alone|Kubernetes alone|pipeline without|CPU of the pipeline|kube-scheduler|bridge",
+    "cpu": r"CPU of (kube-|etcd|kwok|slurm|the bridge)",
     "waits": r"Slurm start to bound",
     "costs": r"writes to|calls to|polls of|status, Events|reads from|CPU of ours|start of the bridge|memory of the bridge",
     "eligibility": r"verdict on",

@@ -13,11 +13,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from bench.bridge.pods import NAMESPACE
+from bench.bridge.process import cpu_of
 from bench.limits import CONNECTIONS, cancel_all
 from slinky.bridge.keys import JOB_ID
 from slinky.kube import PODS, Change, Client, Pod, Reflector, from_kubeconfig
 from slinky.sandbox.client import HttpError, Kube, SlurmRest
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.identity import host_pid
 from slinky.sandbox.kwoknodes import side_by_side
 
 __all__ = ["Ground", "Sight", "standing_on"]
@@ -120,6 +122,13 @@ class Ground:
     async def _jobs(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = (await self.reads.slurm("GET", "jobs/state/"))["jobs"]
         return rows
+
+    async def server_cpu(self) -> dict[str, float]:
+        """CPU seconds of each of the sandbox's servers so far, by name."""
+        keeper = self.sandbox.record.keeper
+        return {
+            name: cpu_of(host_pid(keeper, part.pid)) for name, part in (await self.sandbox.link.parts()).items() if part.exit_code is None
+        }
 
     # Leaving it as it was found
 

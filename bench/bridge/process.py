@@ -22,7 +22,7 @@ from slinky.sandbox.bridge import free_port
 from slinky.sandbox.errors import last_lines
 from slinky.sandbox.handle import Sandbox
 
-__all__ = ["Bridge", "admission", "running", "settings_for"]
+__all__ = ["Bridge", "admission", "cpu_of", "running", "settings_for"]
 
 SLINKY = Path(sys.executable).with_name("slinky")
 READY_SECONDS = 60.0
@@ -95,7 +95,7 @@ class Bridge:
 
     def cpu_seconds(self) -> float:
         """Of the process, all its threads, its children that have ended, and those that live."""
-        return sum(_cpu_seconds(pid) for pid in (self.pid, *_descendants(self.pid)))
+        return sum(cpu_of(pid) for pid in (self.pid, *_descendants(self.pid)))
 
     def resident_bytes(self) -> int:
         text = Path(f"/proc/{self.pid}/status").read_text()
@@ -110,7 +110,7 @@ async def running(sandbox: Sandbox, settings: Settings, folder: Path, profile: P
 
 
 @asynccontextmanager
-async def admission(sandbox: Sandbox, settings: Settings, folder: Path) -> AsyncIterator[None]:
+async def admission(sandbox: Sandbox, settings: Settings, folder: Path) -> AsyncIterator[Bridge]:
     """The webhook, in the API server's path while the block lasts."""
     port = free_port()
     said = msgspec.structs.replace(
@@ -118,8 +118,8 @@ async def admission(sandbox: Sandbox, settings: Settings, folder: Path) -> Async
     )
     settings = msgspec.structs.replace(settings, admission=said, health_port=free_port())
     try:
-        async with _process("admission", sandbox, settings, folder):
-            yield
+        async with _process("admission", sandbox, settings, folder) as process:
+            yield process
     finally:
         command = _command("webhooks", sandbox, folder / "admission.yaml")
         remove = await asyncio.create_subprocess_exec(*command, "--delete", stdout=asyncio.subprocess.DEVNULL)
@@ -158,7 +158,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process and of its children that have ended."""
     fields = _stat(pid)
     return sum(int(field) for field in fields[11:15]) / TICK if fields else 0.0
 

@@ -44,12 +44,12 @@ def test_a_start_is_found_whichever_scheduler_it_was(line: str) -> None:
     assert STARTED.findall(f"{before}\n{line}\n") == [("2026-11-15T07:41:42.010", "17")]
 
 
-def test_others_pods_are_the_same_but_for_scheduler_and_finalizer() -> None:
-    settings = Settings()
-    ours, theirs = admitted(pod("p"), settings), for_another(pod("p"), settings, "default-scheduler")
-    assert FINALIZER in ours["metadata"]["finalizers"]
-    assert theirs["metadata"]["finalizers"] == []
-    assert ours["spec"] | {"schedulerName": ""} == theirs["spec"] | {"schedulerName": ""}
+def test_others_pods_are_as_the_user_wrote_them() -> None:
+    sent = pod("p")
+    theirs = for_another(sent, "default-scheduler")
+    assert theirs == sent | {"spec": sent["spec"] | {"schedulerName": "default-scheduler"}}
+    assert "schedulerName" not in sent["spec"]
+    assert FINALIZER in admitted(sent, Settings())["metadata"]["finalizers"]
 
 
 def test_percentiles_of_few() -> None:

@@ -102,7 +102,7 @@ def test_what_the_user_set_stays() -> None:
 def test_the_task_environment_can_be_switched_off() -> None:
     sent = pod(annotations={SETTINGS + "timelimit": "10"})
     for word in (False, "none"):
-        without = Settings(task_environment=word)  # type: ignore[arg-type]
+        without = Settings(task_environment=word)
         assert "env" not in applied(sent, admit_pod(sent, without, managed=True).patches)["spec"]["containers"][0]
     assert variables(pod(), Settings(task_environment=True)) >= set(TASK_ENVIRONMENT), "as older configuration files say it"
 
