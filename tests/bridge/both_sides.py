@@ -63,8 +63,13 @@ class Silent:
     def __getattr__(self, _: str) -> Callable[..., None]:
         return lambda *_, **__: None
 
+    version = 0  # of Slurm's nodes
+
     async def shortfall(self, _: JobDescription) -> Any:
         return FITS
+
+    async def rooms_of(self, _: str) -> dict[str, NodeRoom]:
+        return {}
 
 
 class World:
