@@ -15,6 +15,7 @@ from slinky.bridge.binding import Binder
 from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.directions import Directions
 from slinky.bridge.jobs import Jobs
+from slinky.bridge.judgement import Opinion
 from slinky.bridge.keys import APART, FINALIZER, GANG, JOB_ID
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.marker import Failure, with_failures
@@ -62,8 +63,13 @@ class Silent:
     def __getattr__(self, _: str) -> Callable[..., None]:
         return lambda *_, **__: None
 
+    version = 0  # of Slurm's nodes
+
     async def shortfall(self, _: JobDescription) -> Any:
         return FITS
+
+    async def rooms_of(self, _: str) -> dict[str, NodeRoom]:
+        return {}
 
 
 class World:
@@ -279,11 +285,8 @@ class World:
     def refusal(self, _: Pod, node: str) -> str:
         return self.unfit.get(node, "")
 
-    def refusals(self, _: Pod) -> dict[str, str]:
-        return self.seen_unfit
-
-    def is_fleeting(self, _: Pod) -> bool:
-        return False
+    def opinion(self, _: Pod) -> Opinion:
+        return Opinion(self.seen_unfit)
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
         return next(((pod, why) for pod, node in placements if (why := self.refusal(pod, node))), None)
@@ -293,6 +296,8 @@ class World:
     def withdraw(self, pod: Pod) -> None: ...
 
     # As Slurm
+
+    version = 0  # of its nodes
 
     async def rooms_of(self, _: str) -> dict[str, NodeRoom]:
         return {node: NodeRoom(partitions=frozenset({"bridge"}), cpus=64, memory=1 << 20, gres={}) for node in self.slurm_nodes}

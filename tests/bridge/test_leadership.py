@@ -14,11 +14,12 @@ from slinky.bridge.marker import comment_for
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.strays import STRAY_SECONDS
+from slinky.bridge.whereabouts import EVERYWHERE
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Job as KubeJob
 from slinky.kube import Key, Meta, Pod
-from slinky.kube.objects import JobSpec, PodSpec, PodStatus
+from slinky.kube.objects import Container, ContainerPort, JobSpec, PodSpec, PodStatus
 from slinky.slurm import Job
 from tests.bridge.both_sides import GRANTS, OWNER, Silent, World
 from tests.kube.virtual_time import run_in_virtual_time
@@ -235,6 +236,38 @@ def test_a_submit_that_the_last_leader_did_not_get_to_label_is_taken_over() -> N
         assert left.world.acts == []
         assert left.world.pod("a").metadata.labels == {JOB_ID: "1"}
         assert left.window.inside == 1
+
+    run_in_virtual_time(story())
+
+
+def test_only_jobs_whose_place_depends_on_pods_are_looked_at_again_when_pods_change() -> None:
+    """Also those that were taken over: thousands of others wait beside them."""
+
+    async def story() -> None:
+        left = Succession()
+        for name in ("plain", "port"):
+            left.pod(name, node="", phase="Pending")
+        pod = left.world.pod("port")
+        container = Container(ports=(ContainerPort(container_port=80, host_port=80),))
+        left.world.pods.put(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=(container,))))
+        left.job(1, "Pod ns/plain-uid", "plain-uid", state="PENDING")
+        left.job(2, "Pod ns/port-uid", "port-uid", state="PENDING")
+        leadership = await left.lead(1)
+        depends = {key.name: known.depends_on_pods for key, known in leadership.reconciler.known.items()}
+        assert depends == {"plain-uid": False, "port-uid": True}
+
+    run_in_virtual_time(story())
+
+
+def test_a_job_that_was_told_of_no_node_is_not_read_again_to_know_that() -> None:
+    async def story() -> None:
+        left = Succession()
+        for number, more in enumerate(({}, {"excluded_nodes": "n[1-3]"}), 1):
+            left.pod(f"p{number}", node="", phase="Pending")
+            left.job(number, f"Pod ns/p{number}-uid", f"p{number}-uid", state="PENDING", **more)
+        leadership = await left.lead(1)
+        where = {key.name: known.where for key, known in leadership.reconciler.known.items()}
+        assert where == {"p1-uid": [EVERYWHERE], "p2-uid": None}
 
     run_in_virtual_time(story())
 

@@ -5,13 +5,17 @@ from hypothesis import strategies as st
 
 from slinky.bridge.marker import (
     MOST_BYTES,
+    MOST_EXCLUDED,
+    MOST_REST,
     Failure,
     Told,
     comment_for,
     failures_of,
+    made_by_others,
     marker_for,
     read_comment,
     told_of,
+    told_that,
     with_failures,
     with_told,
 )
@@ -113,3 +117,72 @@ def test_a_comment_that_somebody_else_has_written_is_left_as_it_is() -> None:
     assert with_failures("a person's word", [Failure(0, "u", 1)]) == "a person's word"
     assert failures_of("a person's word") == ()
     assert failures_of('{"failed": "x"}') == ()
+
+
+# What a job was told, however much it is
+
+SOME = st.lists(st.from_regex(r"[a-z]{1,3}-[a-z0-9]{4,8}", fullmatch=True), unique=True, max_size=40)
+
+
+def many(seed: int, count: int) -> list[str]:
+    return [f"ip-10-{seed % 256}-{number % 256}-{number // 256}.eu-central-1.compute.internal" for number in range(count)]
+
+
+@given(SOME, st.integers(0, 255), st.integers(0, 3000), st.integers(0, 4), st.integers(0, 2))
+def test_exclusions_are_known_again_and_so_are_those_that_others_added(
+    more: list[str], seed: int, count: int, added: int, removed: int
+) -> None:
+    """Few or thousands: the comment has them in full, or checksums of them."""
+    ours = {*more[added:], *many(seed, count)}
+    hostlist = ",".join(sorted(ours))
+    told = told_that("zone=a", hostlist)
+    comment = with_told(comment_for("c", "w", [("ns", "a" * 200)] * 200, ["u"]), told)
+    read = told_of(comment)
+    assert read == told
+    assert bool(read.sums) == (len(hostlist) > MOST_EXCLUDED)
+    assert made_by_others(frozenset(ours), read) == frozenset()
+    theirs = set(more[:added]) - ours
+    assert made_by_others(frozenset(ours | theirs), read) == theirs
+    left = {*sorted(ours)[removed:]}
+    assert made_by_others(frozenset(left | theirs), read, likely=frozenset(ours)) == theirs, "and where some were taken out, too"
+
+
+@given(SOME)
+def test_a_list_that_others_have_put_in_place_of_ours_is_theirs(names: list[str]) -> None:
+    told = told_that("", ",".join(many(1, 3000)))
+    assert made_by_others(frozenset(names), told) == frozenset(names)
+
+
+def test_many_added_at_once_are_found_in_bounded_time_and_most_of_ours_stay_ours() -> None:
+    ours, theirs = frozenset(many(1, 3000)), frozenset(f"added-{number}x" for number in range(100))
+    told = told_that("", ",".join(sorted(ours)))
+    found = made_by_others(ours | theirs, told)
+    assert theirs <= found
+    assert len(found & ours) < len(ours) / 10
+
+
+def test_what_others_wrote_for_checksums_is_none_of_ours() -> None:
+    there = frozenset({"n1"})
+    for sums in ("x", "AAAA", "é", "A" * 100_000):
+        assert made_by_others(there, Told(sums=sums)) == there
+
+
+def test_a_long_constraint_is_known_again_by_its_digest() -> None:
+    long = "|".join(f"zone=z{number}" for number in range(5000))
+    assert told_that(long, "").is_ours(long)
+    assert not told_that(long, "").is_ours(long + "x")
+    assert told_that("zone=a", "").is_ours("zone=a")
+    assert not told_that("zone=a", "").is_ours("")
+    assert told_that("", "").is_ours("")
+
+
+def test_whatever_is_to_be_told_fits_into_a_comment() -> None:
+    """With as many pods and failures as it can have."""
+    uids = [f"{number:036}" for number in range(5000)]
+    comment = comment_for("c1", "Job ns/large", [("namespace", "pod" * 20 + uid) for uid in uids], uids)
+    failed = with_failures(comment, [Failure(99_999, uid, 255) for uid in uids])
+    for constraint, hostlist in (("x" * 1024, "n" * MOST_EXCLUDED), ("x" * 100_000, ",".join(many(1, 20_000)))):
+        written = with_told(failed, told_that(constraint, hostlist))
+        assert len(written) < MOST_BYTES + MOST_REST
+        assert told_of(written) != Told()
+        assert failures_of(with_failures(written, failures_of(failed))) == failures_of(failed)

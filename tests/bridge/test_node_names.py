@@ -10,6 +10,7 @@ from hypothesis import strategies as some
 from slinky.bridge.capacity import NodeRoom, room_of
 from slinky.bridge.directions import Directions
 from slinky.bridge.hybrid_nodes import HybridNodes
+from slinky.bridge.judgement import Opinion
 from slinky.bridge.keys import SLURM_NODE, SLURM_NODE_NAME, TASK
 from slinky.bridge.node_mark import mark_for
 from slinky.bridge.node_names import NodeNames
@@ -131,7 +132,8 @@ class Rooms:
     def __init__(self, **slurmd: bool) -> None:
         self.version = 0
         self.rooms = {
-            name: NodeRoom(partitions=frozenset({"p"}), cpus=8, memory=1000, gres={}, has_slurmd=has) for name, has in slurmd.items()
+            name: NodeRoom(partitions=frozenset({"p"}), cpus=8, memory=1000, gres={"gpu": 4}, has_slurmd=has)
+            for name, has in slurmd.items()
         }
 
     async def rooms_of(self, _: str) -> dict[str, NodeRoom]:
@@ -144,8 +146,8 @@ class Refuses:
     def __init__(self, **refused: str) -> None:
         self.refused = refused
 
-    def refusals(self, _: Pod) -> dict[str, str]:
-        return self.refused
+    def opinion(self, _: Pod) -> Opinion:
+        return Opinion(self.refused)
 
 
 async def directed(names: NodeNames, rooms: Rooms, refused: Refuses, job: JobDescription, **more: Any) -> Whereabouts:

@@ -232,8 +232,20 @@ def test_a_constraint_of_an_administrators_stays() -> None:
     assert (change.constraints, change.excluded_nodes) == (None, ["n1"])
 
 
-def test_a_comment_that_is_not_ours_or_would_grow_too_long_is_left_as_it_is() -> None:
+def test_a_comment_that_is_not_ours_is_left_as_it_is() -> None:
     assert noted(JobDescription(admin_comment="a text", constraints="x")).admin_comment == "a text"
     assert noted(JobDescription(constraints="x")).admin_comment is None
-    many = ",".join(f"n{index}x" for index in range(10_000))
-    assert noted(JobDescription(admin_comment=COMMENT, excluded_nodes=[many])).admin_comment == COMMENT
+
+
+def test_exclusions_that_are_too_many_for_a_comment_are_ours_all_the_same() -> None:
+    """Or they would stay as if an administrator had made them, for ever."""
+    names = [f"ip-10-1-{number % 250}-{number // 250}.compute.internal" for number in range(3000)]
+    before = in_slurm(sent("", *names))
+    assert change_of(before, sent("", *names)) is None
+    fewer = change_of(before, sent("", *names[:10]))
+    assert fewer is not None
+    assert set(expand((fewer.excluded_nodes or [""])[0])) == set(names[:10])
+    mended = in_slurm(sent("", *names), excluded_nodes=",".join([*names, "n9"]))
+    nothing = change_of(mended, sent())
+    assert nothing is not None
+    assert nothing.excluded_nodes == ["n9"], "the administrator's own stays"

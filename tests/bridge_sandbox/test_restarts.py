@@ -1,17 +1,22 @@
 """The bridge stopped, killed and started again, and Slurm too: what runs runs on, what waits goes on, nothing is submitted twice or left behind."""
 
+import hashlib
 import itertools
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from slinky.bridge.keys import FINALIZER
 from slinky.kube import NODES, PODS, PatchKind
 from slinky.sandbox.bridge import SandboxBridge, free_port, sandbox_bridge
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.kubernetes import kwok_nodes
+from slinky.sandbox.slurm import external_node
 from slinky.slurm import JobState, expand
 from tests.bridge_sandbox.conftest import Team, open_team
 from tests.bridge_sandbox.sets import FOR_EVER, fail, job_id, jobset, replicated, until_anew, until_bound
@@ -123,6 +128,72 @@ async def test_what_an_administrator_says_about_where_a_job_may_go_outlives_the_
     await team.until("the job was told of the node that will do now, and of no other", told)
     for node in nodes[:3]:
         await team.kube.patch(NODES, node, {"metadata": {"labels": {label: None}}})
+
+
+@asynccontextmanager
+async def cloud_nodes(team: Team, names: Sequence[str]) -> AsyncIterator[None]:
+    """Nodes on both sides, in the team's partition, for the time of a test. Slurm knows no GPUs there."""
+    shape = team.sandbox.record.shape
+    template = next(iter(kwok_nodes(shape)))
+    parts = (f"PartitionName={team.partition.name}", f"Nodes={','.join((*team.partition.nodes, *names))}")
+    plain = msgspec.structs.replace(external_node("", "127.0.0.1", shape), gres=[])
+    try:
+        for name in names:
+            labels = template["metadata"]["labels"] | {"kubernetes.io/hostname": name}
+            await team.kube.raw(
+                "POST", "/api/v1/nodes", body=template | {"metadata": template["metadata"] | {"name": name, "labels": labels}}
+            )
+            await team.slurm.nodes.create(msgspec.structs.replace(plain, name=name))
+        await team.head("scontrol", "update", *parts)
+        yield
+    finally:
+        await team.delete_all()
+        await team.head("scancel", f"--partition={team.partition.name}")
+        await team.head("scontrol", "update", parts[0], f"Nodes={','.join(team.partition.nodes)}")
+        for name in names:
+            await team.kube.delete(NODES, name)
+        await team.slurm.nodes.delete(names)
+
+
+@pytest.mark.long
+async def test_exclusions_that_are_too_many_for_a_comment_go_with_their_cause_and_an_administrators_stay(
+    own: tuple[SandboxBridge, Team],
+) -> None:
+    """A pod may use two nodes only, and the bridge is killed; then the others may be used too. Jobs that ask for GPUs name none of the new nodes at all."""
+    bridge, team = own
+    label, nodes = f"pool-{team.namespace}", team.partition.nodes
+    names = [f"gke-{hashlib.sha256(f'{team.namespace}{number}'.encode()).hexdigest()[:24]}-x" for number in range(150)]
+
+    async def say(node: str, value: str | None) -> None:
+        await team.kube.patch(NODES, node, {"metadata": {"labels": {label: value}}})
+
+    async with cloud_nodes(team, names):
+        for node in nodes:
+            await say(node, "yes")
+        pod = team.pod("p", said={"priority": "0"})
+        pod["spec"] |= {"nodeSelector": {label: "yes"}, "tolerations": [{"operator": "Exists"}]}
+        gpus = team.pod("gpus", gpus=1, said={"priority": "0"})
+        gpus["spec"] |= {"nodeSelector": {label: "yes"}, "tolerations": [{"operator": "Exists"}]}
+        await team.create(pod, gpus)
+        [job_id, with_gpus] = await team.until_labelled("p", "gpus")
+
+        async def left_out() -> set[str]:
+            return set(expand((await team.slurm.jobs.get(job_id)).excluded_nodes))
+
+        assert await left_out() == {*names}
+        assert (await team.slurm.jobs.get(with_gpus)).excluded_nodes == ""
+        await team.head("scontrol", "update", f"jobid={job_id}", f"ExcNodeList={','.join([*names, nodes[0]])}")
+        await bridge.stop("run", signal.SIGKILL)
+        await bridge.start("run")
+        for name in names:
+            await say(name, "yes")
+
+        async def told() -> bool:
+            return await left_out() == {nodes[0]}
+
+        await team.until("the job was told that all may be used, but the one that the administrator left out", told)
+        for node in nodes:
+            await say(node, None)
 
 
 async def test_a_second_one_takes_over_from_a_leader_that_is_killed(

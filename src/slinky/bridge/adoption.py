@@ -39,6 +39,7 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     started: float = 0.0
     ended: float = 0.0
     nodes: frozenset[str] = frozenset()
+    anywhere: bool = False  # it has no constraint and leaves no node out
 
     @property
     def is_over(self) -> bool:
@@ -78,6 +79,7 @@ def found_in(job: Job, cluster: str) -> Found | None:
         0.0 if job.is_pending else started,
         ended,
         frozenset(expand(job.nodes)) if job.nodes else frozenset(),
+        not job.features and not job.excluded_nodes,
     )
 
 
@@ -97,7 +99,8 @@ def whole(found: Iterable[Found]) -> list[Found]:
         left = tuple(job_id for part in group for job_id in part.left)
         nodes = frozenset[str]().union(*(part.nodes for part in group))
         pods = tuple(name for part in group for name in part.pods)
-        together.append(msgspec.structs.replace(leader, submission=hetjob, left=left, hetjob_id=job_id, ranks=(), nodes=nodes, pods=pods))
+        joined = msgspec.structs.replace(leader, submission=hetjob, left=left, hetjob_id=job_id, ranks=(), nodes=nodes, pods=pods)
+        together.append(msgspec.structs.replace(joined, anywhere=all(part.anywhere for part in group)))
     return together
 
 

@@ -19,7 +19,7 @@ from slinky.bridge.checkpoint import Checkpoints, signals_counter
 from slinky.bridge.executor import Executor
 from slinky.bridge.group_status import GroupStatus
 from slinky.bridge.hybrid_nodes import HybridNodes
-from slinky.bridge.keeping import says_other
+from slinky.bridge.keeping import concerns_slurm, says_other
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_controller import NodeController
@@ -222,7 +222,7 @@ class Bridge:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if self._leadership and says_other(old, new):
-            self._leadership.nodes_changed()
+            self._leadership.nodes_changed(in_slurm=concerns_slurm(old, new, self._settings.nodes.feature_labels))
 
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:

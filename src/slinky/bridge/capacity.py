@@ -15,7 +15,7 @@ from slinky.bridge.node_reasons import LEAVING, RENEWING, is_held_for
 from slinky.bridge.task import PerTask, per_task
 from slinky.slurm import JobDescription, Node, expand
 
-__all__ = ["NodeRoom", "room_of", "shortfall", "too_few_nodes"]
+__all__ = ["NodeRoom", "holds_one", "room_of", "shortfall", "too_few_nodes"]
 
 _COUNT = re.compile(r"(\d+)([kKmMgGtTpP]?)")
 _TIMES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
@@ -113,6 +113,11 @@ def _fewest(job: JobDescription, rooms: Iterable[NodeRoom]) -> int:
         if left <= 0:
             return number
     return 1
+
+
+def holds_one(room: NodeRoom, task: PerTask) -> bool:
+    """Whether the node, were it empty, could take one task, as Slurm counts: if not, Slurm never puts one there."""
+    return _tasks_on(room, task) > 0
 
 
 def _tasks_on(room: NodeRoom, task: PerTask) -> int:

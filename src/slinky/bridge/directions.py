@@ -1,36 +1,40 @@
 """Where a workload may go: Kubernetes' judgement on each node, brought together with Slurm's nodes.
 
-Comes in: a job's description and the pods it is for. Goes out: its whereabouts as they are now. What must stay true: judged from memory, but for Slurm's nodes where they are not known; a node that did not work out is kept out for a while.
+Comes in: a job's description and the pods it is for. Goes out: its whereabouts as they are now. What must stay true: judged from memory, but for Slurm's nodes where they are not known; a node that did not work out is kept out for a while; jobs that ask the same, for pods of the same shape, are judged once, until the answer for that shape or Slurm's nodes change.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.eligibility import within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
 from slinky.bridge.gang_admission import UNMAPPED
+from slinky.bridge.judgement import Opinion
 from slinky.bridge.node_names import NodeNames
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.strangers import asks_for_devices, strangers, with_devices_of_two
-from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, where
+from slinky.bridge.task import per_task
+from slinky.bridge.whereabouts import Whereabouts, where
 from slinky.bridge.workload import Workload
 from slinky.kube import Pod
-from slinky.slurm import JobDescription
+from slinky.slurm import Infinite, JobDescription
 
-__all__ = ["Directions", "Judgement"]
+__all__ = ["Asked", "Directed", "Directions", "Judgement"]
+
+MOST_REMEMBERED = 512
+MOST_EQUALS = 64  # answers of which one stands for all that are equal: each may have thousands of names
 
 
 class Judgement(Protocol):
-    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. `is_fleeting`: whether a node refuses it only for what other pods there are or take. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
+    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `opinion` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
 
     def refusal(self, pod: Pod, node: str) -> str: ...
 
-    def refusals(self, pod: Pod) -> Mapping[str, str]: ...
-
-    def is_fleeting(self, pod: Pod) -> bool: ...
+    def opinion(self, pod: Pod) -> Opinion: ...
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None: ...
 
@@ -77,6 +81,38 @@ def one_of_each(pods: Sequence[Pod]) -> Sequence[Pod]:
     return list(found.values())
 
 
+class Asked(NamedTuple):
+    """What a job asks of Slurm, as far as it matters to where it may go. `one_of`: the label by which all its nodes must be of one kind. `apart`, `together`: as in `Whereabouts`."""
+
+    partition: str = ""
+    constraints: str = ""
+    cpus_per_task: int | None = None
+    memory_per_cpu: int | Infinite | None = None
+    memory_per_node: int | Infinite | None = None
+    tres_per_task: str | None = None
+    tres_per_node: str | None = None
+    one_of: str = ""
+    apart: bool = False
+    together: bool = False
+
+    def as_job(self) -> JobDescription:
+        return JobDescription(
+            partition=self.partition,
+            cpus_per_task=self.cpus_per_task,
+            memory_per_cpu=self.memory_per_cpu,
+            memory_per_node=self.memory_per_node,
+            tres_per_task=self.tres_per_task,
+            tres_per_node=self.tres_per_node,
+        )
+
+
+class Directed(NamedTuple):
+    """`where` of each job; `asked` by which it can be judged again (`Directions.again`), None where it takes the whole workload."""
+
+    where: list[Whereabouts]
+    asked: Asked | None
+
+
 class Directions:
     """`names` tells which of Slurm's nodes are Kubernetes'; without it all are, by the same names. `cluster` is our own. `hybrid_devices`: who asks for devices may go to nodes with a slurmd too."""
 
@@ -97,20 +133,35 @@ class Directions:
         self._cluster = cluster
         self._hybrid_devices = hybrid_devices
         self._strangers: tuple[tuple[int, int], Mapping[str, str], Mapping[str, str]] = ((-1, -1), {}, {})
+        self._remembered: dict[Hashable, Whereabouts] = {}
+        self._equals: dict[Whereabouts, Whereabouts] = {}
+        self._versions = (-1, -1)  # of nodes, for what is remembered
+        self.judged = 0  # how often all nodes were looked at
 
     async def of(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, float]) -> list[Whereabouts]:
         """Of the jobs (several for a hetjob) that are described by `jobs` and are for those pods. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
+        return (await self.directed(jobs, pods, avoided)).where
+
+    async def directed(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, float]) -> Directed:
+        """The same, and what it rests on."""
         rules = within_gang([pod for each in pods for pod in each])
         if rules.refusal:
-            return [Whereabouts(nowhere=rules.refusal)]
+            return Directed([Whereabouts(nowhere=rules.refusal)], None)
         label = "" if rules.same_domain == HOSTNAME else rules.same_domain or ""
         if label and label not in self._labels:
-            return [Whereabouts(nowhere=UNMAPPED.format(label=label))]
-        found = [await self._of(job, own, avoided, label) for job, own in zip(jobs, pods, strict=True)]
-        if not rules.one_per_node and rules.same_domain != HOSTNAME:
-            return found
-        together = rules.same_domain == HOSTNAME
-        return [where if where.nowhere else msgspec.structs.replace(where, apart=rules.one_per_node, together=together) for where in found]
+            return Directed([Whereabouts(nowhere=UNMAPPED.format(label=label))], None)
+        asked = [_asked(job, label, apart=rules.one_per_node, together=rules.same_domain == HOSTNAME) for job in jobs]
+        found = [await self._of(one, own, avoided) for one, own in zip(asked, pods, strict=True)]
+        return Directed(found, asked[0] if len(asked) == 1 else None)
+
+    async def again(self, asked: Asked, pods: Sequence[Pod]) -> Whereabouts:
+        """Of a job that was directed before and avoids no node, for its pods as they are now. Raises SlurmError."""
+        return await self._of(asked, pods, {})
+
+    async def missing(self, asked: Asked, nodes: Iterable[str]) -> frozenset[str]:
+        """Those of them that Slurm does not know, by what was read of its nodes last. Raises SlurmError."""
+        rooms = await self._slurm_nodes.rooms_of(asked.partition)
+        return frozenset(name for name in nodes if name not in rooms)
 
     async def known_only(self, workload: Workload) -> tuple[Workload, frozenset[str]]:
         """Without those of the nodes it is to leave out that Slurm does not know, and which these are: a job that names one would be refused, and each change to it."""
@@ -121,28 +172,74 @@ class Directions:
         rest = tuple(name for name in said.exclude if name not in unknown)
         return msgspec.structs.replace(workload, settings=msgspec.structs.replace(said, exclude=rest)), unknown
 
-    def depend_on_pods(self, pods: Sequence[Pod]) -> bool:
+    def depend_on_pods(self, pods: Iterable[Pod]) -> bool:
         """Whether where they may go depends on the pods that are there now."""
-        return any(depends_on_pods(pod) or self._judgement.is_fleeting(pod) for pod in one_of_each(pods))
+        return any(depends_on_pods(pod) or self._judgement.opinion(pod).is_fleeting for pod in one_of_each([*pods]))
 
-    async def _of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, float], one_of: str) -> Whereabouts:
+    async def _of(self, asked: Asked, pods: Sequence[Pod], avoided: Mapping[str, float]) -> Whereabouts:
+        kinds = one_of_each(pods)
+        rooms = await self._slurm_nodes.rooms_of(asked.partition)
         now = asyncio.get_running_loop().time()
-        refusals = [*map(self._judgement.refusals, one_of_each(pods))]
-        if self._names is not None:
-            refusals = [*map(self._names.all_in_slurm, refusals), *await self._left_out(self._names, job)]
-        refusals.append({node: f"node {node} did not work out a while ago" for node, until in avoided.items() if until > now})
-        if not any(refusals) and not self._labels and not one_of:
-            return EVERYWHERE
-        partition = job.partition or ""
-        rooms = await self._slurm_nodes.rooms_of(partition)
-        return where(pods, refusals, rooms, partition=partition, said=job.constraints or "", mapped=self._labels, one_of=one_of)
+        recent = frozenset(node for node, until in avoided.items() if until > now)
+        opinions = tuple(map(self._judgement.opinion, kinds))
+        versions = self._slurm_nodes.version, self._names.version if self._names is not None else 0
+        if versions != self._versions:
+            self._versions, self._remembered, self._equals = versions, {}, {}
+        key = (asked, frozenset(opinions), recent)
+        found = self._remembered.pop(key, None)
+        if found is None:
+            self.judged += 1
+            found = self._judge(asked, kinds, opinions, recent, rooms)
+            if len(self._equals) >= MOST_EQUALS:
+                self._equals = {}
+            found = self._equals.setdefault(found, found)
+            if len(self._remembered) >= MOST_REMEMBERED:
+                del self._remembered[next(iter(self._remembered))]
+        self._remembered[key] = found  # the last in order is the last used
+        return found
 
-    async def _left_out(self, names: NodeNames, job: JobDescription) -> list[Mapping[str, str]]:
+    def _judge(
+        self, asked: Asked, pods: Sequence[Pod], opinions: Iterable[Opinion], avoided: Iterable[str], rooms: Mapping[str, NodeRoom]
+    ) -> Whereabouts:
+        refusals = [source for opinion in opinions for source in opinion.sources]
+        job = asked.as_job()
+        if self._names is not None:
+            refusals = [*map(self._names.all_in_slurm, refusals), *self._left_out(self._names, job, rooms)]
+        found = where(
+            pods,
+            refusals,
+            rooms,
+            partition=asked.partition,
+            said=asked.constraints,
+            mapped=self._labels,
+            one_of=asked.one_of,
+            task=per_task(job),
+            avoided={node: f"node {node} did not work out a while ago" for node in avoided},
+        )
+        if found.nowhere or not (asked.apart or asked.together):
+            return found
+        return msgspec.structs.replace(found, apart=asked.apart, together=asked.together)
+
+    def _left_out(self, names: NodeNames, job: JobDescription, rooms: Mapping[str, NodeRoom]) -> list[Mapping[str, str]]:
         """Slurm's nodes that are not for this job whatever Kubernetes says: reckoned anew only when nodes have changed on either side."""
-        rooms = await self._slurm_nodes.rooms_of(job.partition or "")
         versions = self._slurm_nodes.version, names.version
         if self._strangers[0] != versions:
             doubled = {} if self._hybrid_devices else with_devices_of_two(rooms)
             self._strangers = (versions, strangers(rooms, names, self._cluster), doubled)
         _, unknown, shared = self._strangers
         return [unknown, shared] if shared and asks_for_devices(job) else [unknown]
+
+
+def _asked(job: JobDescription, one_of: str, *, apart: bool, together: bool) -> Asked:
+    return Asked(
+        job.partition or "",
+        job.constraints or "",
+        job.cpus_per_task,
+        job.memory_per_cpu,
+        job.memory_per_node,
+        job.tres_per_task,
+        job.tres_per_node,
+        one_of,
+        apart,
+        together,
+    )

@@ -1,30 +1,32 @@
 """Jobs that wait are told where they may go now, when nodes or pods have changed: without a storm of updates.
 
-Comes in: that something changed. Goes out: updates of jobs that wait, few: each change is looked at once for all that wait, a job is updated only where its whereabouts are others than it was told, and so many a second. What must stay true: what an
+Comes in: that something changed. Goes out: updates of jobs that wait, few: each change is looked at once for all that wait, and judged once for all jobs that ask the same; a job is looked at and updated only where its whereabouts are others than it was told, and so many a second. What must stay true: what an
 administrator says about where a job may go (`scontrol update … ExcNodeList=`) stays, also after a restart; a job that has started is left alone (what was wrong with it is seen when its pods are to be bound); whoever waits and has no node left is given back, and waits in the bridge.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
 from slinky.bridge.directions import Directions
 from slinky.bridge.executor import EXPECTED, Executor
+from slinky.bridge.keys import EXTERNAL_NODE, SLURM_NODE_NAME
 from slinky.bridge.memory import Known
 from slinky.bridge.translate import components, members
 from slinky.bridge.whereabouts import change_between, change_of, put_on, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import Node, WorkQueue
-from slinky.slurm import JobDescription, RefusedError
+from slinky.kube import Node, Pod, WorkQueue
+from slinky.slurm import JobDescription, RefusedError, SlurmError
 
-__all__ = ["Keeper", "says_other"]
+__all__ = ["Keeper", "concerns_slurm", "says_other"]
 
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 5.0
 UPDATES_PER_SECOND = 20.0
+AT_ONCE = 500  # jobs that are looked at before others have their turn
 STILL_SECONDS = 30.0  # a job is updated at most this often
 
 Waiting = Callable[[], Iterable[tuple[WorkloadKey, Known]]]
@@ -43,8 +45,18 @@ def says_other(old: Node | None, new: Node | None) -> bool:
     )
 
 
+def concerns_slurm(old: Node | None, new: Node | None, mapped: Iterable[str]) -> bool:
+    """Whether a node's change can make a difference to Slurm's nodes: a label does only where it is `mapped` to a feature, or is one of the bridge's own."""
+    if old is None or new is None or old.spec != new.spec or old.status.allocatable != new.status.allocatable:
+        return True
+    before, after = old.metadata.labels, new.metadata.labels
+    return old.metadata.uid != new.metadata.uid or any(
+        before.get(key) != after.get(key) for key in (*mapped, EXTERNAL_NODE, SLURM_NODE_NAME)
+    )
+
+
 class Keeper:
-    """`waiting` gives the workloads whose job waits, or that are parked for want of a node; `lookup` a workload as it is now; `look(key)` asks for another look at it; `is_still_own` tells whether its job is still known to be its own."""
+    """`waiting` gives the workloads whose job waits, or that are parked for want of a node; `lookup` a workload as it is now; `look(key)` asks for another look at it; `is_still_own` tells whether its job is still known to be its own; `pods` are a workload's."""
 
     def __init__(
         self,
@@ -54,7 +66,9 @@ class Keeper:
         lookup: Lookup,
         look: Callable[[WorkloadKey], None],
         is_still_own: Callable[[Known], Awaitable[bool]],
+        pods: Callable[[WorkloadKey], Sequence[Pod]] = lambda _: (),
     ) -> None:
+        self._pods = pods
         self._is_still_own = is_still_own
         self._executor = executor
         self._directions = directions
@@ -87,17 +101,38 @@ class Keeper:
             if not nodes and not pods:
                 continue
             self._nodes_changed = self._pods_changed = False
-            alive = set()
-            for key, known in list(self._waiting()):
-                alive.add(key)
-                if not nodes and not known.depends_on_pods:
-                    continue
-                if known.job_id:
-                    self.queue.add(key)
-                else:
-                    known.parked_until = 0.0
-                    self._look(key)
-            self._told_at = {key: at for key, at in self._told_at.items() if key in alive}
+            try:
+                await self._look_at_all(nodes=nodes)
+            except SlurmError as error:
+                self._nodes_changed, self._pods_changed = self._nodes_changed or nodes, self._pods_changed or pods
+                log.info("Slurm's nodes cannot be read (%s): jobs that wait are looked at again in %g s", error, SWEEP_SECONDS)
+
+    async def _look_at_all(self, *, nodes: bool) -> None:
+        """Those of which it is not quickly seen that what they were told holds are looked at in full. `nodes` have changed, not only pods. Raises SlurmError."""
+        alive = set()
+        for number, (key, known) in enumerate(list(self._waiting()), 1):
+            alive.add(key)
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if (not nodes and not known.depends_on_pods) or await self._is_as_told(key, known):
+                continue
+            if known.job_id:
+                self.queue.add(key)
+            else:
+                known.parked_until = 0.0
+                self._look(key)
+        self._told_at = {key: at for key, at in self._told_at.items() if key in alive}
+
+    async def _is_as_told(self, key: WorkloadKey, known: Known) -> bool:
+        """Whether what it was told holds, by what Kubernetes says now of pods of its shape. Raises SlurmError."""
+        if known.asked is None or known.where is None or known.avoided:
+            return False
+        pods = [pod for pod in self._pods(key) if not pod.is_over and pod.metadata.deletion_timestamp is None]
+        tasks = known.submission.tasks if known.job_id and known.submission else len(pods)
+        if not pods or len(pods) != tasks or [await self._directions.again(known.asked, pods)] != known.where:
+            return False
+        excluded = known.said.exclude if known.said is not None else ()
+        return not excluded or await self._directions.missing(known.asked, excluded) == known.unknown_nodes
 
     async def _keep(self, key: WorkloadKey) -> None:
         found = self._lookup(key)
@@ -118,7 +153,8 @@ class Keeper:
         jobs = [msgspec.structs.replace(job, partition=submission.partition) for job in components(workload, site)]
         if len(jobs) != len(known.job_ids):
             return
-        after = await self._directions.of(jobs, members(workload, site), known.avoided)
+        after, asked = await self._directions.directed(jobs, members(workload, site), known.avoided)
+        known.depends_on_pods = self._directions.depend_on_pods(workload.everyone)
         if nowhere := next((found.nowhere for found in after if found.nowhere), ""):
             priority = (await self._executor.record(job_id)).priority
             if known.job_id != job_id or not _waits(known):
@@ -133,12 +169,15 @@ class Keeper:
             return
         if known.job_id != job_id or not _waits(known):
             return
-        before, known.where = known.where if unknown == known.unknown_nodes else None, after
+        before = known.where if unknown == known.unknown_nodes else None
+        known.was_directed(after, asked)
         known.unknown_nodes = unknown
         told = False
         for number, (job_id, wanted) in enumerate(zip(known.job_ids, put_on_all(jobs, after), strict=False)):
-            if before is not None and len(before) == len(jobs) and not change_between(put_on(jobs[number], before[number]), wanted):
-                continue  # what it was told holds
+            if before is not None and len(before) == len(jobs):
+                held = before[number]
+                if held == after[number] or not change_between(put_on(jobs[number], held), wanted):
+                    continue  # what it was told holds
             if change := change_of(await self._executor.record(job_id), wanted):
                 told = await self._tell(key, job_id, change, known)
         if told:

@@ -117,6 +117,8 @@ class Knowledge:
             return None
         if workload is not None and known.parked_for is not None and workload.settings != known.parked_for:
             known.parked, known.parked_for, known.parked_until = "", None, 0.0  # it says something else now
+        if workload is not None and workload.settings != known.said:
+            known.said, known.asked = workload.settings, None  # what it was directed by is not what it asks for now
         return workload
 
     async def job(self, key: WorkloadKey, pods: Sequence[Pod], views: Sequence[PodView], known: Known) -> JobView | None:

@@ -40,6 +40,7 @@ from slinky.bridge.submitting import Submitter
 from slinky.bridge.telling import Teller
 from slinky.bridge.views import job_id_of
 from slinky.bridge.volumes.binder import VolumeBinder
+from slinky.bridge.whereabouts import EVERYWHERE
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Backoff, Client, EventRecorder, Pod
@@ -111,8 +112,9 @@ class Leadership:
             eviction=eviction,
             shrink=Shrinking(executor, slurm, sink, lambda known: self.reconciler.is_still_own(known)).look,
         )
+        self._directions = directions
         loop = self.reconciler
-        self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own)
+        self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own, membership.pods)
         sweep = (absence or AbsenceSettings()).sweep_seconds
         self._strays = Strays(executor, slurm, membership, loop.known, loop.owner_of, sweep)
         teller.standings = self._standing
@@ -141,9 +143,10 @@ class Leadership:
         self.reconciler.slurm_nodes_changed()
         self.keeper.nodes_changed()
 
-    def nodes_changed(self) -> None:
-        """Kubernetes' nodes have other labels, taints or amounts, or are others."""
-        self._slurm_nodes.outdate()
+    def nodes_changed(self, *, in_slurm: bool = True) -> None:
+        """Kubernetes' nodes have other labels, taints or amounts, or are others. `in_slurm`: Slurm's may be too, and are read again."""
+        if in_slurm:
+            self._slurm_nodes.outdate()
         self.keeper.nodes_changed()
 
     def storage_changed(self) -> None:
@@ -222,7 +225,8 @@ class Leadership:
                 known = self.reconciler.known.setdefault(key, Known())
                 known.take(inherited.own.submission, self.poller.epoch)
                 known.is_for(meant_by(inherited.own, pods))
-                known.depends_on_pods = True  # for all that is known
+                known.depends_on_pods = self._directions.depend_on_pods(pod for pod in pods if not pod.spec.node_name)
+                known.where = [EVERYWHERE] * len(known.job_ids) if inherited.own.anywhere else None
                 for job_id in known.job_ids:
                     self.reconciler.own_job(job_id, key)
                 self._window.keep(key)  # until it is seen to have started

@@ -5,31 +5,39 @@ something that Slurm does not count. What must stay true: a pod counts from the 
 larger of both sizes; and a device is its pod's as long as the pod counts. Slurm's word alone is not enough: it knows nothing of DaemonSets, and gives a node away before the containers of the last pod are gone.
 """
 
+import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from slinky.bridge.devices import NONE, Devices, Indices, devices_of
 from slinky.bridge.needs import Needs, counted_of, needs_of
-from slinky.bridge.room import ONE_POD, counted_by_slurm, room_refusal, written
+from slinky.bridge.room import ONE_POD, Reasons, counted_by_slurm, free_of, nano, room_refusal, written
 from slinky.kube import Cache, Change, Key, Node, Pod
 from slinky.kube.quantities import quantity
 
-__all__ = ["Ledger"]
+__all__ = ["Answers", "Ledger"]
 
 NOTHING = Fraction(0)
 MOST_SHAPES = 4096
-MOST_ANSWERS = 64  # shapes of pods for which the nodes that refuse them are remembered
+LEAST_ANSWERS = 64  # shapes of pods for which the nodes that refuse them are remembered
+MOST_CELLS = 1_000_000  # shapes times nodes, where that is more
+NONE_AT_ALL = (0, 0)
 Amounts = dict[str, Fraction]
 Shape = tuple[tuple[str, Fraction], ...]
 
 
-class _Answers(NamedTuple):
-    """For pods of one shape: who refuses them, and which nodes have changed since."""
+class Answers:
+    """For pods of one shape: the nodes that refuse them, which of these could hold them if they were empty, and which nodes have changed since. `version` is another when one of these is, and no two shapes have the same."""
 
-    refused: dict[str, str]
-    stale: set[str]
+    __slots__ = ("refused", "short", "stale", "version")
+
+    def __init__(self, stale: Iterable[str]) -> None:
+        self.refused: set[str] = set()
+        self.short: set[str] = set()
+        self.stale = set(stale)
+        self.version = 0
 
 
 class Ledger:
@@ -54,7 +62,10 @@ class Ledger:
         self._unseen: set[str] = set()  # of those that we bound, whom the watch has not shown there yet
         self._devices = Devices()
         self._shapes: dict[Shape, Amounts] = {}
-        self._answers: dict[Shape, _Answers] = {}
+        self._answers: dict[Shape, Answers] = {}
+        self._versions = itertools.count(1)
+        self._free: dict[str, dict[str, tuple[int, int]]] = {}  # by node, until something changes there
+        self.judged = 0  # nodes times shapes, in all
         for caches, is_foreign in ((pods, False), (foreign, True)):
             for cache in caches:
                 cache.subscribe(partial(self._changed, is_foreign=is_foreign))
@@ -63,19 +74,50 @@ class Ledger:
     def refusals(self, pod: Pod) -> Mapping[str, str]:
         """The nodes that it must not be sent to now, and why: those that could never hold it, and those that are full of what Slurm does not count. What Slurm counts and has given to others is not among it: that is what its queue is for."""
         needs = needs_of(pod)
-        shape = _shape(needs.amounts)
-        answers = self._answers.get(shape)
+        return Reasons(self.answers(pod).refused, lambda name: self._words(name, needs))
+
+    def answers(self, pod: Pod) -> Answers:
+        """The same without words."""
+        amounts = needs_of(pod).amounts
+        shape = _shape(amounts)
+        answers = self._answers.pop(shape, None)
         if answers is None:
-            if len(self._answers) >= MOST_ANSWERS:
-                self._answers.clear()
-            answers = self._answers[shape] = _Answers({}, {node.metadata.name for node in self._nodes.list()})
+            answers = Answers(node.metadata.name for node in self._nodes.list())
+            answers.version = next(self._versions)
+            while len(self._answers) >= max(LEAST_ANSWERS, MOST_CELLS // (len(self._nodes) or 1)):
+                del self._answers[next(iter(self._answers))]
+        self._answers[shape] = answers  # the last in order is the last used
+        if answers.stale and self._judge(answers, {name: -nano(-amount) for name, amount in (amounts | ONE_POD).items()}):
+            answers.version = next(self._versions)
+        return answers
+
+    def _judge(self, answers: Answers, wanted: dict[str, int]) -> bool:
+        """The nodes that have changed; whether that makes a difference."""
+        before = answers.refused & answers.stale, answers.short & answers.stale
+        self.judged += len(answers.stale)
         for name in answers.stale:
-            node = self._nodes.by_key(Key("", name))
-            answers.refused.pop(name, None)
-            if node is not None and (refusal := self._answer(node, needs)):
-                answers.refused[name] = refusal
-        answers.stale.clear()
-        return answers.refused
+            free = self._free_on(name)
+            answers.refused.discard(name)
+            answers.short.discard(name)
+            if free is not None and any(amount > free.get(what, NONE_AT_ALL)[0] for what, amount in wanted.items()):
+                answers.refused.add(name)
+                if all(amount <= free.get(what, NONE_AT_ALL)[1] for what, amount in wanted.items()):
+                    answers.short.add(name)
+        after = answers.refused & answers.stale, answers.short & answers.stale
+        answers.stale = set()
+        return before != after
+
+    def _free_on(self, name: str) -> dict[str, tuple[int, int]] | None:
+        """None where there is no such node."""
+        found = self._free.get(name)
+        node = self._nodes.by_key(Key("", name)) if found is None else None
+        if node is not None:
+            found = self._free[name] = free_of(node, self._used.get(name, {}), self._used_by_others.get(name, {}), self._by_slurm)
+        return found
+
+    def _words(self, name: str, needs: Needs) -> str:
+        node = self._nodes.by_key(Key("", name))
+        return self._answer(node, needs) if node is not None else ""
 
     def refusal(self, pod: Pod, node: str) -> str:
         """The same for one node."""
@@ -84,19 +126,14 @@ class Ledger:
 
     def is_short(self, pod: Pod) -> bool:
         """Whether one of those nodes could hold it, were it not for the pods that are there: when some of them go, it is to be asked again."""
-        refused = self.refusals(pod)
-        wanted = needs_of(pod).amounts | ONE_POD
-        return any(
-            all(amount <= quantity(node.status.allocatable.get(name, "0")) for name, amount in wanted.items())
-            for node in map(self._nodes.by_key, (Key("", name) for name in refused))
-            if node is not None
-        )
+        return bool(self.answers(pod).short)
 
     def _answer(self, node: Node, needs: Needs) -> str:
         name = node.metadata.name
         return room_refusal(needs, node, self._used.get(name, {}), self._used_by_others.get(name, {}), self._by_slurm)
 
     def _outdate(self, node: str) -> None:
+        self._free.pop(node, None)
         for answers in self._answers.values():
             answers.stale.add(node)
 

@@ -1,16 +1,21 @@
 """What the bridge writes into a job's `admin_comment`, by which it knows its own jobs again: after a restart, after a lost answer, among everyone else's.
 
 A marker (one word: the cluster's ID, the workload's UID and a hash of its pods' UIDs) for the bridge; `"pods": ["ns/name", …]` for people and for the
-tools of the original, cut where it grows too long; where we told the job that it may go (`told`), so that what an administrator says about that can be told from it; and how pods that are gone have failed (`failed`), which nothing else remembers. All components of a hetjob have the marker of the whole, and each the ranks of its own pods. What must stay true: a job without our marker and our cluster is never touched; the same pods give the same marker.
+tools of the original, cut where it grows too long; where we told the job that it may go (`told`), so that what an administrator says about that can be told from it, in full or, where that is too long, as checksums; and how pods that are gone have failed (`failed`), which nothing else remembers. All components of a hetjob have the marker of the whole, and each the ranks of its own pods. What must stay true: a job without our marker and our cluster is never touched; the same pods give the same marker.
 """
 
+import base64
+import functools
 import hashlib
+import itertools
 import json
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from slinky.slurm import expand
 from slinky.slurm.pod_comments import VERSION, PodComment, read_pod_comment
 
 __all__ = [
@@ -19,16 +24,24 @@ __all__ = [
     "Told",
     "comment_for",
     "failures_of",
+    "made_by_others",
     "marker_for",
+    "names_in",
     "read_comment",
     "told_of",
+    "told_that",
     "with_failures",
     "with_told",
 ]
 
 MOST_BYTES = 16 * 1024
 MOST_RANKS = 100_000
-MOST_TOLD = 8 * 1024
+MOST_REST = 12 * 1024  # for what was told and for failures, which have limits of their own
+MOST_EXCLUDED = 4 * 1024  # characters of a hostlist; of a longer one the comment has checksums
+MOST_CONSTRAINT = 1024  # characters; of a longer one the comment has a digest
+GROUPS = 256  # of excluded nodes, by a hash of their names: each has a checksum
+SUM_BYTES = 6
+MOST_TRIES = 50_000  # for one job, to find which names others have added
 MOST_FAILURES = 64  # the worst of them: a job ends with one exit code
 
 
@@ -45,10 +58,19 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a job was told by us about where it may go: a constraint, and nodes to be left out, as a hostlist."""
+    """What a job was told by us about where it may go: a constraint, and nodes to be left out, as a hostlist.
+
+    A hostlist that is too long for a comment is `sums` instead: checksums by which its names are known again in the
+    job's own list. A constraint that is too long is its digest.
+    """
 
     constraint: str = ""
     excluded: str = ""
+    sums: str = ""
+
+    def is_ours(self, constraint: str) -> bool:
+        """Whether a job's constraint is the one that it was told."""
+        return self.constraint in (constraint, _digest(constraint))
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
@@ -118,6 +140,96 @@ def read_comment(text: str, cluster: str) -> Marking | None:
     )
 
 
+def told_that(constraint: str, excluded: str) -> Told:
+    """In a form that fits into a comment, whatever it is. `excluded` is a hostlist."""
+    kept = constraint if len(constraint) <= MOST_CONSTRAINT else _digest(constraint)
+    if len(excluded) <= MOST_EXCLUDED:
+        return Told(kept, excluded)
+    return Told(kept, sums=_sums_of(excluded))
+
+
+def made_by_others(there: frozenset[str], told: Told, likely: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Of the nodes that a job leaves out, those that somebody else has it leave out. `likely`: nodes that we may have named.
+
+    *Invariants:* where the list was not changed since it was told, none. Of a list that is known by checksums only, a
+    change that is too large to be traced within a group of names counts as somebody else's for that group.
+    """
+    if not told.sums:
+        return there - names_in(told.excluded)
+    sums = _read_sums(told.sums)
+    if sums is None:
+        return there
+    left = MOST_TRIES
+    found: set[str] = set()
+    groups = _grouped(there)
+    possible = _grouped(likely - there)
+    for group, names in groups.items():
+        others, tries = _added(names, possible.get(group, []), sums[group], left)
+        left -= tries
+        found |= others
+    return frozenset(found)
+
+
+def _grouped(names: Iterable[str]) -> dict[int, list[str]]:
+    groups: dict[int, list[str]] = {}
+    for name in sorted(names):
+        groups.setdefault(_hash(name) % GROUPS, []).append(name)
+    return groups
+
+
+def _added(there: list[str], missing: list[str], wanted: int, most: int) -> tuple[set[str], int]:
+    """Which of these names were added to those with this checksum, where as few as possible were, or were taken out; all where that is not found. And after how many tries."""
+    sums = {name: _hash(name) >> 16 for name in (*there, *missing)}
+    total = functools.reduce(operator.xor, (sums[name] for name in there), 0)
+    if total == wanted:
+        return set(), 0
+    tries = 0
+    for number in range(1, len(sums) + 1):
+        for chosen in itertools.combinations(sums, number):
+            tries += 1
+            if tries > most:
+                return set(there), most
+            if functools.reduce(operator.xor, map(sums.__getitem__, chosen), total) == wanted:
+                return set(there).intersection(chosen), tries
+    return set(there), tries
+
+
+@functools.lru_cache(maxsize=16)
+def names_in(hostlist: str) -> frozenset[str]:
+    """Remembered for a few lists: jobs that may go to the same nodes have the same one."""
+    return frozenset(expand(hostlist)) if hostlist else frozenset()
+
+
+@functools.lru_cache(maxsize=16)
+def _sums_of(hostlist: str) -> str:
+    sums = [0] * GROUPS
+    for name in names_in(hostlist):
+        found = _hash(name)
+        sums[found % GROUPS] ^= found >> 16
+    return base64.b64encode(b"".join(number.to_bytes(SUM_BYTES, "big") for number in sums)).decode()
+
+
+def _read_sums(text: str) -> list[int] | None:
+    """None where it is none of ours."""
+    try:
+        found = base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    if len(found) != GROUPS * SUM_BYTES:
+        return None
+    return [int.from_bytes(found[start : start + SUM_BYTES], "big") for start in range(0, len(found), SUM_BYTES)]
+
+
+@functools.lru_cache(maxsize=20_000)
+def _hash(name: str) -> int:
+    """64 bits: the lower 16 choose the group, the upper 48 are what is summed up."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
+
+
+def _digest(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
 def with_told(comment: str, told: Told) -> str:
     """The same comment, saying this; what is none of ours, or would grow too long, stays as it is."""
     try:
@@ -152,7 +264,7 @@ def failures_of(comment: str) -> tuple[Failure, ...]:
 
 def _written(said: dict[str, Any], before: str) -> str:
     written = json.dumps(said, separators=(",", ":"))
-    return written if len(written) < MOST_BYTES + MOST_TOLD else before
+    return written if len(written) < MOST_BYTES + MOST_REST else before
 
 
 def told_of(comment: str) -> Told:

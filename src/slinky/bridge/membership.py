@@ -206,6 +206,7 @@ def _matters(old: Pod, new: Pod) -> bool:
         or before.deletion_timestamp != after.deletion_timestamp
         or before.finalizers != after.finalizers
         or old.spec.scheduling_gates != new.spec.scheduling_gates
+        or old.spec.tolerations != new.spec.tolerations
         or before.labels != after.labels
         or before.annotations != after.annotations
         or before.uid != after.uid

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.annotations import JobSettings
+from slinky.bridge.directions import Asked
 from slinky.bridge.ends import Ending
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import Outcome, PodView
@@ -136,6 +137,8 @@ class Known(msgspec.Struct, gc=False):
     pods: int = 0
     written: Written = msgspec.field(default_factory=Written)
     where: list[Whereabouts] | None = None  # what its job was told about where it may go, each of a hetjob's
+    asked: Asked | None = None  # by which that is judged again; None where it takes the whole workload
+    said: JobSettings | None = None  # what its annotations say, as they were last read
     depends_on_pods: bool = False  # where it may go depends on the pods that are there
     avoided: dict[str, float] = {}  # nodes, by Slurm's names, that did not work out, until when
     rejected: str = ""  # why the nodes that its job was given did not
@@ -163,12 +166,17 @@ class Known(msgspec.Struct, gc=False):
         self.evicted = {}
         self.vacated_at, self.shrunk_to, self.given_back = 0.0, 0, 0
         self.too_large, self.where, self.unplaceable, self.doubts, self.obstacle_since = False, None, "", 0, 0.0
+        self.asked = None
         self.recall(submission)
 
     def recall(self, submission: Submission) -> None:
         """How those of its pods have failed that were gone before anybody here knew of it."""
         self.remembered = {failure.rank: Outcome(failure.uid, failure.exit_code) for failure in submission.failures}
         self.outcomes = dict(self.remembered)
+
+    def was_directed(self, where: list[Whereabouts], asked: Asked | None) -> None:
+        """What it was told about where it may go, or that there is no such place; and what that rests on."""
+        self.where, self.asked = where, asked
 
     def is_for(self, uids: Iterable[str]) -> None:
         """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""

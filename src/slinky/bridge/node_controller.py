@@ -16,7 +16,7 @@ from slinky.bridge.node_acts import NodeActs
 from slinky.bridge.node_look import NodeLook, Now, needs_a_fresh_look, noticed
 from slinky.bridge.node_mirror import Mirror
 from slinky.bridge.node_names import NodeNames, label_of
-from slinky.bridge.node_plan import Create, Delete, Drain, NodeAction, Refuse, Resume, Undrain, Wait
+from slinky.bridge.node_plan import Create, Delete, Drain, NodeAction, Refuse, Regroup, Resume, Undrain, Update, Wait
 from slinky.bridge.node_reasons import RENEWING
 from slinky.bridge.node_registry import NodeRegistry
 from slinky.bridge.node_renewals import Renewals
@@ -258,7 +258,7 @@ class NodeController:
         elif isinstance(action, Undrain | Resume | Delete):
             self._troubles.taken_back(name)
         problem = await self._acts.attempt(name, called, action)
-        if isinstance(action, Create | Delete | Undrain | Resume):
+        if isinstance(action, Create | Update | Regroup | Delete | Undrain | Resume):
             self._changed()
         return problem
 

@@ -7,6 +7,7 @@ pod, and so from memory, and without labels at the cost of nothing.
 from collections.abc import Iterable, Mapping
 
 from slinky.bridge.keys import SLURM_NODE_NAME
+from slinky.bridge.room import Reasons
 from slinky.kube import Cache, Change, Node
 
 __all__ = ["NodeNames", "label_of"]
@@ -48,7 +49,10 @@ class NodeNames:
 
     def all_in_slurm(self, nodes: Mapping[str, str]) -> Mapping[str, str]:
         """What is said of Nodes, said of Slurm's."""
-        return {name: said for node, said in nodes.items() if (name := self.in_slurm(node))} if self._said else nodes
+        if not self._said:
+            return nodes
+        found = {name: node for node in nodes if (name := self.in_slurm(node))}
+        return Reasons(found, lambda name: nodes[found[name]])
 
     def why_unknown(self, name: str) -> str:
         """Why no Node is Slurm's node of this name."""

@@ -5,18 +5,42 @@ resources that Slurm counts too (CPU, memory, and what the site maps to a GRES) 
 number of pods, extended resources that no GRES stands for) everything is, while it is in use.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from slinky.bridge.needs import Needs
 from slinky.kube import Node
 from slinky.kube.quantities import quantity
 
-__all__ = ["ONE_POD", "counted_by_slurm", "room_refusal", "written"]
+__all__ = ["ONE_POD", "Reasons", "counted_by_slurm", "free_of", "nano", "room_refusal", "written"]
 
 NOTHING = Fraction(0)
 BYTES = frozenset({"memory", "ephemeral-storage"})  # resources that Kubernetes counts in bytes
 ONE_POD = {"pods": Fraction(1)}
+
+
+class Reasons(Mapping[str, str]):
+    """Nodes that refuse a pod, and why, in words that are found only where they are read: of thousands of nodes few are."""
+
+    __slots__ = ("_names", "_why")
+
+    def __init__(self, names: Collection[str], why: Callable[[str], str]) -> None:
+        self._names = names
+        self._why = why
+
+    def __getitem__(self, node: str) -> str:
+        if node not in self._names:
+            raise KeyError(node)
+        return self._why(node) or f"node {node} did not have enough a moment ago"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._names
 
 
 def counted_by_slurm(mapped: Iterable[str]) -> frozenset[str]:
@@ -54,6 +78,22 @@ def _binary(amount: Fraction) -> str:
         if amount >= 1 << power:
             return f"{round(float(amount / (1 << power)), 2):g}{unit}"
     return written(amount)
+
+
+def free_of(
+    node: Node, used: Mapping[str, Fraction], foreign: Mapping[str, Fraction], counted: frozenset[str]
+) -> dict[str, tuple[int, int]]:
+    """Of each resource of a node what is left for a pod that is sent there, as `room_refusal` counts, and what there is in all, in billionths."""
+    found = {}
+    for name, text in node.status.allocatable.items():
+        has = quantity(text)
+        found[name] = (nano(has - (foreign if name in counted else used).get(name, NOTHING)), nano(has))
+    return found
+
+
+def nano(amount: Fraction) -> int:
+    """In billionths, which is as fine as Kubernetes counts: numbers that are quickly compared."""
+    return amount.numerator * 10**9 // amount.denominator
 
 
 def written(amount: Fraction) -> str:

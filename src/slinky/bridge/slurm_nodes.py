@@ -42,6 +42,8 @@ class SlurmNodes:
         self._slurm = slurm
         self._refused_at = float("-inf")
         self._rooms: dict[str, NodeRoom] = {}
+        self._kinds: dict[object, NodeRoom] = {}  # nodes of one kind have one room
+        self._partitions: frozenset[str] | None = None  # in which there are nodes; None where that is not known
         self._judged: dict[object, str] = {}
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
@@ -72,8 +74,9 @@ class SlurmNodes:
 
     async def rooms_of(self, partition: str) -> Mapping[str, NodeRoom]:
         """All nodes that are known, by name. They are read where none of that partition is known, or what was read is known to be old. Raises SlurmError."""
-        partitions = set(partition.split(",")) if partition else set()
-        known = not partitions or any(not partitions.isdisjoint(room.partitions) for room in self._rooms.values())
+        if self._partitions is None:
+            self._partitions = frozenset[str]().union(*{room.partitions for room in self._rooms.values()})
+        known = not partition or not self._partitions.isdisjoint(partition.split(","))
         if not self._rooms or not known or self._outdated:
             await self._read(asyncio.get_running_loop().time())
         return self._rooms
@@ -142,6 +145,8 @@ class SlurmNodes:
 
     def _keep(self, nodes: Iterable[Node]) -> None:
         found = {node.name: node for node in nodes}
+        if len(self._kinds) > 2 * len(found) + 16:  # most are of nodes that are gone
+            self._kinds = {}
         for name in self._rooms.keys() - found.keys():
             self._change(name, None)
         for name, node in found.items():
@@ -153,13 +158,27 @@ class SlurmNodes:
     def _change(self, name: str, node: Node | None) -> None:
         before = self._rooms.pop(name, None)
         if node is not None:
-            self._rooms[name] = room_of(node)
+            self._rooms[name] = self._shared(room_of(node))
         if self._rooms.get(name) != before:
             self._judged.clear()
+            self._partitions = None
             self.version += 1
             if self._told:
                 self._told = False
                 asyncio.get_running_loop().call_soon(self._tell)
+
+    def _shared(self, room: NodeRoom) -> NodeRoom:
+        kind = (
+            room.partitions,
+            room.cpus,
+            room.memory,
+            tuple(sorted(room.gres.items())),
+            room.features,
+            room.has_slurmd,
+            room.registrar,
+            room.departing,
+        )
+        return self._kinds.setdefault(kind, room)
 
     def _tell(self) -> None:
         """Once, however many nodes changed."""

@@ -70,14 +70,18 @@ class Submitter:
         known.unknown_nodes = unknown
         site = await self._executor.site_for(workload)
         jobs = components(workload, site)
-        whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
+        directed = await self._directions.directed(jobs, members(workload, site), known.avoided)
+        whereabouts = directed.where
         if len(jobs) > 1 and (why := await self._slurm_nodes.too_few(put_on_all(jobs, whereabouts))):
             site = msgspec.structs.replace(site, no_hetjobs=why)
             jobs = components(workload, site)
-            whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
+            directed = await self._directions.directed(jobs, members(workload, site), known.avoided)
+            whereabouts = directed.where
+        known.asked = None
         known.depends_on_pods = self._directions.depend_on_pods(workload.everyone)
         if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
             self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)
+            known.was_directed(whereabouts, directed.asked)
             return False
         missing, sure = await self._shortfall(put_on_all(jobs, whereabouts))
         if missing and not sure:
@@ -109,7 +113,7 @@ class Submitter:
                 known.unsettled = workload
             raise
         known.take(submission, self._poller.epoch)
-        known.where = whereabouts
+        known.was_directed(whereabouts, directed.asked)
         known.is_for(workload.uids)
         known.submitted_at = asyncio.get_running_loop().time()
         if (

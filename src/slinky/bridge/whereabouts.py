@@ -1,23 +1,33 @@
 """Where a job may go, as it is told to Slurm: a constraint in features, and nodes that are left out by name. Pure.
 
 Comes in: the pods of a job, the nodes that Kubernetes refuses them and why, Slurm's nodes, and nodes that did not work out before. Goes out: `Whereabouts`, to be put on the job's description, or what is in the way where no node is left. What
-must stay true: a node that Kubernetes refuses to one of the pods is kept out, by the constraint or by name; only names that Slurm knows are named (it refuses the job otherwise), and never the nodes that may be used.
+must stay true: a node that Kubernetes refuses to one of the pods is kept out, by the constraint, by what Slurm itself counts there, or by name; only names that Slurm knows are named (it refuses the job otherwise), and never the nodes that may be used.
 """
 
+import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from slinky.bridge.capacity import NodeRoom
+from slinky.bridge.capacity import NodeRoom, holds_one
 from slinky.bridge.label_features import ANYWHERE, Constraint, constraint_of, is_plain
-from slinky.bridge.marker import Told, told_of, with_told
+from slinky.bridge.marker import Told, made_by_others, names_in, told_of, told_that, with_told
+from slinky.bridge.task import PerTask
 from slinky.kube import Pod
-from slinky.slurm import Job, JobDescription, compress, expand
+from slinky.slurm import Job, JobDescription, compress
 
-__all__ = ["EVERYWHERE", "Whereabouts", "change_between", "change_of", "noted", "put_on", "put_on_all", "where"]
+__all__ = ["EVERYWHERE", "Excluded", "Whereabouts", "change_between", "change_of", "noted", "put_on", "put_on_all", "where"]
 
 MOST_REASONS = 3
+
+
+class Excluded(tuple[str, ...]):
+    """Names of nodes, in order; how Slurm is told of them is worked out once for all jobs that it is for."""
+
+    @functools.cached_property
+    def hostlist(self) -> str:
+        return compress(self)
 
 
 class Whereabouts(msgspec.Struct, frozen=True):
@@ -42,16 +52,20 @@ def where(
     said: str = "",
     mapped: Mapping[str, str] | None = None,
     one_of: str = "",
+    task: PerTask | None = None,
+    avoided: Mapping[str, str] | None = None,
 ) -> Whereabouts:
-    """`refusals` are those of each pod, by node; `said` the user's own constraint; `one_of` the label by which all nodes must be of one kind."""
+    """`refusals` are those of each pod, by node; `avoided` nodes that did not work out, which are always named; `said` the
+    user's own constraint; `one_of` the label by which all nodes must be of one kind. `task`: what Slurm is asked for; a
+    node that does not have it by Slurm's own count is not named, as Slurm does not use it."""
     partitions = set(partition.split(",")) if partition else set()
 
     def usable(room: NodeRoom) -> bool:
         return not partitions or not partitions.isdisjoint(room.partitions)
 
-    refused: dict[str, str] = {}
-    for found in refusals:
-        refused |= {name: why for name, why in found.items() if name in rooms and usable(rooms[name])}
+    refused: dict[str, Mapping[str, str]] = {}  # with where the reason is found: few are ever read
+    for found in (*refusals, avoided or {}):
+        refused |= {name: found for name in found if (room := rooms.get(name)) is not None and usable(room)}
     if not refused and not mapped and not one_of:
         return EVERYWHERE  # as a rule: no look at each node
     nodes = {name: room for name, room in rooms.items() if usable(room)}
@@ -70,8 +84,25 @@ def where(
             nowhere=f"its constraint {said!r} cannot be joined with nodes of one {one_of}: say it with features joined by & or by |"
         )
     text = "&".join(filter(None, (own if constraint.text() or same else "", constraint.text(), same)))
-    # One that departs takes no jobs, and could not go while a job names it.
-    return Whereabouts(text, tuple(sorted(name for name in refused.keys() - kept_out if not nodes[name].departing)))
+    return Whereabouts(text, _to_be_named(refused.keys() - kept_out, nodes, task, avoided or {}))
+
+
+def _to_be_named(refused: Iterable[str], nodes: Mapping[str, NodeRoom], task: PerTask | None, avoided: Mapping[str, str]) -> Excluded:
+    """One that departs takes no jobs, and could not go while a job names it."""
+    can_hold: dict[int, bool] = {}  # nodes of one kind are one object, as a rule
+
+    def is_named(name: str) -> bool:
+        room = nodes[name]
+        if room.departing:
+            return False
+        if task is None or name in avoided:
+            return True
+        found = can_hold.get(id(room))
+        if found is None:
+            found = can_hold[id(room)] = holds_one(room, task)
+        return found
+
+    return Excluded(sorted(filter(is_named, refused)))
 
 
 def _joinable(said: str) -> str | None:
@@ -85,15 +116,27 @@ def put_on(job: JobDescription, whereabouts: Whereabouts) -> JobDescription:
     """The job as it is submitted. Nodes that the user leaves out stay left out."""
     if whereabouts == EVERYWHERE:
         return job
-    excluded = sorted(_names(job.excluded_nodes or ()) | set(whereabouts.excluded))
+    excluded = _joined(tuple(job.excluded_nodes or ()), whereabouts.excluded)
     return msgspec.structs.replace(
         job,
         constraints=whereabouts.constraint or job.constraints,
-        excluded_nodes=[compress(excluded)] if excluded else None,
+        excluded_nodes=[excluded] if excluded else None,
         tasks_per_node=1 if whereabouts.apart else job.tasks_per_node,
         minimum_nodes=1 if whereabouts.together else job.minimum_nodes,
         maximum_nodes=1 if whereabouts.together else job.maximum_nodes,
     )
+
+
+def _joined(said: tuple[str, ...], excluded: tuple[str, ...]) -> str:
+    """As one hostlist: the same object for all jobs that it is for, where the user says nothing."""
+    if not any(said):
+        return excluded.hostlist if isinstance(excluded, Excluded) else compress(excluded)
+    return _with_users(said, excluded)
+
+
+@functools.lru_cache(maxsize=16)
+def _with_users(said: tuple[str, ...], excluded: tuple[str, ...]) -> str:
+    return compress(sorted(_names(said).union(excluded)))
 
 
 def put_on_all(jobs: Sequence[JobDescription], whereabouts: Sequence[Whereabouts]) -> list[JobDescription]:
@@ -127,10 +170,12 @@ def noted(job: JobDescription) -> JobDescription:
 def change_of(record: Job, wanted: JobDescription) -> JobDescription | None:
     """What must be changed about a job that waits, given its record; None for nothing. Nodes that somebody else has it leave out stay left out, and a constraint of somebody else's stays."""
     told = told_of(record.admin_comment)
-    theirs = _names([record.excluded_nodes]) - _names([told.excluded])
-    excluded = sorted(_names(wanted.excluded_nodes or []) | theirs)
-    constraint = wanted.constraints if (record.features or "") == told.constraint else record.features
-    both = msgspec.structs.replace(wanted, constraints=constraint, excluded_nodes=[compress(excluded)] if excluded else None)
+    named = _names(wanted.excluded_nodes or [])
+    theirs = made_by_others(names_in(record.excluded_nodes or ""), told, named)
+    constraint = wanted.constraints if told.is_ours(record.features or "") else record.features
+    both = msgspec.structs.replace(wanted, constraints=constraint)
+    if not theirs <= named:
+        both.excluded_nodes = [compress(sorted(named | theirs))]
     change = change_between(record, both)
     if change is not None:
         change.admin_comment = with_told(record.admin_comment, _told(wanted))
@@ -138,11 +183,12 @@ def change_of(record: Job, wanted: JobDescription) -> JobDescription | None:
 
 
 def _told(job: JobDescription) -> Told:
-    return Told(job.constraints or "", compress(sorted(_names(job.excluded_nodes or []))))
+    excluded = job.excluded_nodes or []
+    return told_that(job.constraints or "", excluded[0] if len(excluded) == 1 else compress(sorted(_names(excluded))))
 
 
-def _names(hostlists: Iterable[str]) -> set[str]:
-    return {name for words in hostlists if words for name in expand(words)}
+def _names(hostlists: Iterable[str]) -> frozenset[str]:
+    return frozenset().union(*(names_in(words) for words in hostlists if words))
 
 
 def _constraint(pods: Sequence[Pod], nodes: Mapping[str, NodeRoom], said: str, mapped: Mapping[str, str]) -> Constraint:
@@ -158,7 +204,7 @@ def _constraint(pods: Sequence[Pod], nodes: Mapping[str, NodeRoom], said: str, m
     return first
 
 
-def _same(label: str, nodes: Mapping[str, NodeRoom], refused: Mapping[str, str], mapped: Mapping[str, str]) -> str:
+def _same(label: str, nodes: Mapping[str, NodeRoom], refused: Collection[str], mapped: Mapping[str, str]) -> str:
     """`[zone=a|zone=b]`: all nodes of one of them."""
     if not label or label not in mapped:
         return ""
@@ -167,12 +213,13 @@ def _same(label: str, nodes: Mapping[str, NodeRoom], refused: Mapping[str, str],
     return f"[{'|'.join(sorted(values))}]" if values else ""
 
 
-def _in_words(partition: str, nodes: Mapping[str, NodeRoom], refused: Mapping[str, str]) -> str:
+def _in_words(partition: str, nodes: Mapping[str, NodeRoom], refused: Mapping[str, Mapping[str, str]]) -> str:
     """What most nodes are refused for, by an example each."""
     examples: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for name in nodes:
-        why = refused.get(name, f"node {name} does not have the labels that are asked for")
+        found = refused.get(name)
+        why = found[name] if found is not None else f"node {name} does not have the labels that are asked for"
         kind = why.replace(name, "…")
         examples.setdefault(kind, why)
         counts[kind] += 1

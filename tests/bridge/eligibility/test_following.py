@@ -83,6 +83,10 @@ class Story:
         for _ in range(10):
             pod = self.pod(placed=False)
             assert self.world.judge.refusals(pod).keys() == fresh.refusals(pod).keys(), (self.maker.seed, pod)
+            answer = self.world.judge.answer(pod)
+            assert answer.refused == fresh.refusals(pod), "what is kept for all pods that ask the same is the same"
+            assert answer.by_pods == (len(fresh.refusals(pod)) > len(fresh.node_refusals(pod)))
+            assert self.world.judge.answer(pod) == answer, "and is not judged again"
             self.world.accepted(pod)
 
 
@@ -96,5 +100,7 @@ def test_a_judge_that_followed_every_change_agrees_with_a_fresh_one(tallies: int
         for what in happens:
             story.happen(what)
             if random.Random(f"{seed}{what}").random() < 0.3:
-                story.world.judge.refusals(story.pod(placed=False))  # so that there are tallies to follow
+                pod = story.pod(placed=False)
+                story.world.judge.refusals(pod)  # so that there are tallies to follow
+                story.world.judge.answer(pod)  # and answers
         story.compare()

@@ -1,9 +1,10 @@
 """What depends on the node alone, judged once for all pods that say the same.
 
 Comes in: nodes as they change, and what pods say of them. Goes out: for each such `Shape` the nodes that are refused, and for a spread constraint the nodes that count. What must stay true: an answer holds for the nodes as they are; a
-node's heartbeat changes nothing, another label, taint, cordon or declared feature is judged anew for that node only; the answers kept have a limit, the longest unused is dropped.
+node's heartbeat changes nothing, another label, taint, cordon or declared feature is judged anew for that node only; the answers kept have a limit, the longest unused is dropped; an answer's version is another when it says something else, and no two answers have the same.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from slinky.bridge.eligibility.taints import is_cordoned_for_slurm, taint_refusa
 from slinky.kube import Cache, Change, Node, Pod
 from slinky.kube.objects import NodeSelector, Toleration
 
-__all__ = ["NodeVerdicts", "Shape", "name_refusal", "node_refusal", "shape_of"]
+__all__ = ["NodeAnswer", "NodeVerdicts", "Shape", "name_refusal", "node_refusal", "shape_of"]
 
 MOST_CELLS = 400_000  # shapes times nodes
 LEAST_SHAPES = 16
@@ -36,7 +37,7 @@ def shape_of(pod: Pod) -> Shape:
 
 def node_refusal(pod: Pod, node: Node, *, comparing: bool = False) -> str:
     """The part that no other pod has a say in: name, cordon, taints, labels, declared features. Pure; empty where the node will do."""
-    return name_refusal(pod, node.metadata.name) or _Answer(shape_of(pod), comparing).judge(node)
+    return name_refusal(pod, node.metadata.name) or NodeAnswer(shape_of(pod), comparing).judge(node)
 
 
 def name_refusal(pod: Pod, node: str) -> str:
@@ -50,23 +51,30 @@ class NodeVerdicts:
     def __init__(self, nodes: Cache[Node], *, comparing: bool = False) -> None:
         self._nodes = nodes
         self._comparing = comparing
-        self._answers: dict[Shape, _Answer] = {}
+        self._answers: dict[Shape, NodeAnswer] = {}
         self._domains: dict[tuple[Shape, str, bool, bool, tuple[str, ...]], dict[str, str]] = {}
+        self._versions = itertools.count(1)
+        self.changes = 0  # of nodes, as far as they are judged here
+        self.judged = 0  # nodes times shapes, in all
         self.relabelled: Callable[[], None] = lambda: None
         nodes.subscribe(self._changed)
 
     def of(self, pod: Pod) -> Mapping[str, str]:
         """The nodes that are refused, with the reason. Shared and live: to be read at once, and not to be changed."""
-        shape = shape_of(pod)
+        return self.answer(shape_of(pod)).refused
+
+    def answer(self, shape: Shape) -> "NodeAnswer":
         answer = self._answers.pop(shape, None)
         if answer is None:
-            answer = _Answer(shape, self._comparing)
+            answer = NodeAnswer(shape, self._comparing)
+            answer.version = next(self._versions)
             for node in self._nodes.list():
                 answer.note(node)
+            self.judged += len(self._nodes)
             while len(self._answers) >= max(LEAST_SHAPES, MOST_CELLS // (len(self._nodes) or 1)):
                 del self._answers[next(iter(self._answers))]
         self._answers[shape] = answer  # the last in order is the last used
-        return answer.refused
+        return answer
 
     def domains(self, pod: Pod, constraint: Constraint, keys: tuple[str, ...]) -> Mapping[str, str]:
         """The nodes that count for a pod's spread constraint, with their domains."""
@@ -74,7 +82,7 @@ class NodeVerdicts:
         kind = (shape, constraint.topology_key, constraint.by_affinity, constraint.by_taints, keys)
         found = self._domains.pop(kind, None)
         if found is None:
-            answer = self._answers.get(shape) or _Answer(shape, self._comparing)
+            answer = self._answers.get(shape) or NodeAnswer(shape, self._comparing)
             found = domains_of(constraint, keys, self._nodes.list(), lambda node: answer.counts(node, constraint))
             if len(self._domains) >= MOST_DOMAINS:
                 del self._domains[next(iter(self._domains))]
@@ -87,10 +95,14 @@ class NodeVerdicts:
         if same_labels and old and new and _said(old) == _said(new):
             return
         self._domains.clear()
+        self.changes += 1
+        self.judged += len(self._answers)
         for answer in self._answers.values():
-            answer.refused.pop(change.key.name, None)
+            before = answer.refused.pop(change.key.name, None)
             if new is not None:
                 answer.note(new)
+            if answer.refused.get(change.key.name) != before:
+                answer.version = next(self._versions)
         if not same_labels:
             self.relabelled()
 
@@ -99,16 +111,17 @@ def _said(node: Node) -> object:
     return node.spec.taints, node.spec.unschedulable, is_cordoned_for_slurm(node), node.status.declared_features
 
 
-class _Answer:
+class NodeAnswer:
     """One shape's nodes."""
 
-    __slots__ = ("_comparing", "_features", "_rules", "_tolerations", "refused")
+    __slots__ = ("_comparing", "_features", "_rules", "_tolerations", "refused", "version")
 
     def __init__(self, shape: Shape, comparing: bool) -> None:
         self._rules: Rules | None = rules_of(dict(shape.selector), shape.required)
         self._tolerations = shape.tolerations
         self._features = shape.features
         self._comparing = comparing
+        self.version = 0
         self.refused: dict[str, str] = {}
 
     def judge(self, node: Node) -> str:

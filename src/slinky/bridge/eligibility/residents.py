@@ -68,6 +68,7 @@ class Residents:
 
     def __init__(self, label_of: LabelOf) -> None:
         self._label_of = label_of
+        self.version = 0  # another when a pod came or went, or nodes have other labels
         self._pods: ByLabel[Resident] = ByLabel(_value_of)
         self._tallies: dict[Query, Tally] = {}
         self._tallied: Askers[Query] = Askers()
@@ -95,6 +96,7 @@ class Residents:
         return resident
 
     def nodes_changed(self) -> None:
+        self.version += 1
         for tally in (*self._tallies.values(), *self._forbidding.values()):
             tally.forget_domains()
 
@@ -121,6 +123,7 @@ class Residents:
         return [(term, self._forbidding[term]) for term in asking if term.means(namespace, labels, namespace_labels)]
 
     def _count(self, resident: Resident, step: int) -> None:
+        self.version += 1
         for query in self._tallied.of(resident.labels):
             if _matches(query, resident):
                 self._tallies[query].count(resident.node, step, self._label_of)

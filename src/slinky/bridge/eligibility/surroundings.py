@@ -2,24 +2,42 @@
 
 Comes in: the caches of nodes, of all pods and of namespaces, and what we have bound ourselves a moment ago. Goes out: for a pod and a node the reason why kube-scheduler would not place it there, or nothing. What must stay true: what
 kube-scheduler refuses is refused here, what it accepts (resources aside) is accepted; a pod counts from the moment we bind it until it is over or gone; the pod in question never stands in its own way. What depends on nodes only is
-judged once for all pods that say the same, and again only for nodes that changed; the rest goes by counts that follow every change.
+judged once for all pods that say the same, and again only for nodes that changed; the rest goes by counts that follow every change, and is judged once for all pods that ask the same of other pods, until one comes or goes.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from slinky.bridge.eligibility.neighbours import Judge, neighbour_judge
-from slinky.bridge.eligibility.node_verdicts import NodeVerdicts, name_refusal, node_refusal
+from slinky.bridge.eligibility.node_verdicts import LEAST_SHAPES, MOST_CELLS, NodeVerdicts, Shape, name_refusal, node_refusal, shape_of
 from slinky.bridge.eligibility.ports import PortsInUse, host_ports, port_refusal
 from slinky.bridge.eligibility.residents import Resident, Residents
 from slinky.bridge.eligibility.selectors import SelectorError
-from slinky.bridge.eligibility.spread import Constraint, spread_judge
-from slinky.bridge.eligibility.terms import Term, anti_affinity_terms
+from slinky.bridge.eligibility.spread import Constraint, constraints_of, spread_judge
+from slinky.bridge.eligibility.terms import Term, affinity_terms, anti_affinity_terms
 from slinky.kube import Cache, Change, Key, Namespace, Node, Pod
 
-__all__ = ["Filter", "Surroundings"]
+__all__ = ["Answer", "Filter", "Surroundings"]
 
+OWN = 0  # the version of an answer that is not shared
 Filter = Callable[[Pod], Judge | None]  # a pod → who judges nodes for it, or nobody
+
+
+class Answer(NamedTuple):
+    """The nodes that refuse a pod, with the reason: shared and live, to be read at once. `by_pods`: some only for the pods that are there. `version` is another when the answer is, and 0 where the answer is this pod's own."""
+
+    refused: Mapping[str, str]
+    by_pods: bool
+    version: int
+
+
+class _Company(NamedTuple):
+    """What an answer rests on where other pods have a say, and the answer."""
+
+    versions: tuple[int, ...]
+    answer: Answer
 
 
 class Surroundings:
@@ -45,6 +63,9 @@ class Surroundings:
         self._residents = Residents(self._label_of)
         self._ports = PortsInUse()
         self._assumed: dict[str, str] = {}  # pod's UID → node, until the watch shows it there
+        self._versions = itertools.count(-1, -1)  # never one of `NodeVerdicts`'
+        self._companies: dict[tuple[Shape, object], _Company] = {}
+        self._namespace_version = 0
         self.filters: list[Filter] = []
         self._verdicts.relabelled = self._residents.nodes_changed
         namespaces.subscribe(self._namespace_changed)
@@ -52,6 +73,11 @@ class Surroundings:
             cache.subscribe(self._pod_changed)
 
     # Asking
+
+    @property
+    def judged(self) -> int:
+        """How often a node was judged for a shape of pods, by what the node says itself."""
+        return self._verdicts.judged
 
     @property
     def nodes(self) -> list[str]:
@@ -70,6 +96,45 @@ class Surroundings:
             return refusal
         with self._without(pod):
             return next((said for judge in self._judges(pod, filters) if (said := judge(known))), "")
+
+    def answer(self, pod: Pod) -> Answer:
+        """What `refusals` says of a pod that waits, kept for all pods that ask the same of nodes and of other pods."""
+        shape = shape_of(pod)
+        if pod.spec.node_name or pod.spec.volumes or self._residents.get(pod.metadata.uid) is not None:
+            return self._uncommon(pod)
+        try:
+            company = self._asked_of_pods(pod)
+        except SelectorError:
+            return self._uncommon(pod)
+        nodes = self._verdicts.answer(shape)
+        if company is None:
+            return Answer(nodes.refused, False, nodes.version)
+        versions = (nodes.version, self._verdicts.changes, self._residents.version, self._namespace_version)
+        found = self._companies.pop((shape, company), None)
+        if found is None or found.versions != versions:
+            refused = self.refusals(pod)
+            answer = found.answer if found is not None and found.answer.refused == refused else None
+            found = _Company(versions, answer or Answer(refused, len(refused) > len(nodes.refused), next(self._versions)))
+            while len(self._companies) >= max(LEAST_SHAPES, MOST_CELLS // (len(self._nodes) or 1)):
+                del self._companies[next(iter(self._companies))]
+        self._companies[shape, company] = found  # the last in order is the last used
+        return found.answer
+
+    def _uncommon(self, pod: Pod) -> Answer:
+        """Of a pod whose answer is its own: one with volumes, say."""
+        refused = self.refusals(pod)
+        return Answer(refused, len(refused) > len(self.node_refusals(pod)), OWN)
+
+    def _asked_of_pods(self, pod: Pod) -> object | None:
+        """All that matters of it to what it and other pods ask of one another; None where that is nothing. Raises SelectorError."""
+        meta = pod.metadata
+        ports, near, apart, spread = host_ports(pod), affinity_terms(pod), anti_affinity_terms(pod), constraints_of(pod)
+        against = self._residents.forbidding(meta.namespace, meta.labels, self._namespaces.get(meta.namespace, {}))
+        if not (ports or near or apart or spread or against):
+            return None
+        selectors = [*(term.selector for term in near), *(constraint.selector for constraint in spread)]
+        itself = tuple(selector.matches(meta.labels) for selector in selectors)
+        return meta.namespace, ports, near, apart, spread, frozenset(term for term, _ in against), itself
 
     def refusals(self, pod: Pod) -> dict[str, str]:
         """All nodes that Kubernetes would refuse now, each with the reason."""
@@ -171,6 +236,8 @@ class Surroundings:
         return known.metadata.labels.get(key) if known else None
 
     def _namespace_changed(self, change: Change[Namespace]) -> None:
+        if change.old is None or change.new is None or change.old.metadata.labels != change.new.metadata.labels:
+            self._namespace_version += 1
         if change.new is None:
             self._namespaces.pop(change.key.name, None)
         else:

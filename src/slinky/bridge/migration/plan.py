@@ -15,7 +15,7 @@ import msgspec
 
 from slinky.bridge.keys import EXTERNAL_NODE, FINALIZER, MANAGED_NODE, SLURM_NODE_NAME, TOPOLOGY
 from slinky.bridge.leaving.steps import Left
-from slinky.bridge.marker import Told, comment_for, with_told
+from slinky.bridge.marker import comment_for, told_that, with_told
 from slinky.bridge.node_mark import mark_for, owner_of
 from slinky.bridge.views import job_id_of
 from slinky.bridge.workload import WorkloadKey
@@ -192,7 +192,7 @@ def _jobs(now: Scene, tied: Mapping[int, Sequence[Pod]], refused: list[Left]) ->
             key = WorkloadKey("Pod", key.namespace, pods[0].metadata.uid)
         names = [tuple(name.split("/", 1)) for name in pods_of_original(job) if "/" in name]
         comment = comment_for(now.cluster, str(key), names, [pod.metadata.uid for pod in pods])  # type: ignore[arg-type]
-        told = Told(job.features, job.excluded_nodes)  # by the original: it may be changed as if we had said it
+        told = told_that(job.features, job.excluded_nodes)  # by the original: it may be changed as if we had said it
         taken.append(TakeJob(job.job_id, with_told(comment, told)))
     return single, taken
 
