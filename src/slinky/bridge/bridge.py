@@ -222,7 +222,8 @@ class Bridge:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if self._leadership and says_other(old, new):
-            self._leadership.nodes_changed()
+            node = new or old
+            self._leadership.nodes_changed(node.metadata.name if node else "")
 
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:

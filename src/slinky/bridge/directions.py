@@ -4,14 +4,16 @@ Comes in: a job's description and the pods it is for. Goes out: its whereabouts 
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from slinky.bridge.eligibility import within_gang
+from slinky.bridge.eligibility import InFlight, within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
 from slinky.bridge.gang_admission import UNMAPPED
+from slinky.bridge.memory import Avoided
 from slinky.bridge.node_names import NodeNames
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.strangers import asks_for_devices, strangers, with_devices_of_two
@@ -20,11 +22,14 @@ from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.slurm import JobDescription
 
-__all__ = ["Directions", "Judgement"]
+__all__ = ["Directions", "Judgement", "one_of_each"]
+
+AVOIDED_SECONDS = 600.0  # at most; as a rule the node changes before that
+MOST_AVOIDED = 4096  # nodes, of all workloads
 
 
 class Judgement(Protocol):
-    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. `is_fleeting`: whether a node refuses it only for what other pods there are or take. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
+    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. `is_fleeting`: whether a node refuses it only for what other pods there are or take. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen. `interference`: why a pod must wait for pods `in_flight`."""
 
     def refusal(self, pod: Pod, node: str) -> str: ...
 
@@ -37,6 +42,10 @@ class Judgement(Protocol):
     def assume(self, pod: Pod, node: str) -> None: ...
 
     def withdraw(self, pod: Pod) -> None: ...
+
+    def in_flight(self) -> InFlight: ...
+
+    def interference(self, pod: Pod, node: str, others: InFlight) -> str: ...
 
 
 def depends_on_pods(pod: Pod) -> bool:
@@ -96,9 +105,28 @@ class Directions:
         self._names = names
         self._cluster = cluster
         self._hybrid_devices = hybrid_devices
+        self._versions: OrderedDict[str, int] = OrderedDict()  # of nodes that are avoided: how often each has changed
         self._strangers: tuple[tuple[int, int], Mapping[str, str], Mapping[str, str]] = ((-1, -1), {}, {})
 
-    async def of(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, float]) -> list[Whereabouts]:
+    def avoid(self, node: str, why: str) -> Avoided:
+        """A node (by Slurm's name) that did not work out is avoided until it changes."""
+        version = self._versions.pop(node, 0)
+        self._versions[node] = version  # the last in order is the last used
+        if len(self._versions) > MOST_AVOIDED:
+            self._versions.popitem(last=False)
+        return Avoided(why, asyncio.get_running_loop().time() + AVOIDED_SECONDS, version)
+
+    def node_changed(self, node: str) -> None:
+        """A pod is gone from this Kubernetes node, or the node says something else: what was wrong there may be over."""
+        name = self._names.in_slurm(node) if self._names is not None else node
+        if name in self._versions:
+            self._versions[name] += 1
+
+    def _still_avoided(self, avoided: Mapping[str, Avoided]) -> dict[str, str]:
+        now = asyncio.get_running_loop().time()
+        return {node: said.why for node, said in avoided.items() if said.until > now and self._versions.get(node) == said.version}
+
+    async def of(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, Avoided]) -> list[Whereabouts]:
         """Of the jobs (several for a hetjob) that are described by `jobs` and are for those pods. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
         rules = within_gang([pod for each in pods for pod in each])
         if rules.refusal:
@@ -125,12 +153,12 @@ class Directions:
         """Whether where they may go depends on the pods that are there now."""
         return any(depends_on_pods(pod) or self._judgement.is_fleeting(pod) for pod in one_of_each(pods))
 
-    async def _of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, float], one_of: str) -> Whereabouts:
-        now = asyncio.get_running_loop().time()
+    async def _of(self, job: JobDescription, pods: Sequence[Pod], avoided: Mapping[str, Avoided], one_of: str) -> Whereabouts:
         refusals = [*map(self._judgement.refusals, one_of_each(pods))]
         if self._names is not None:
             refusals = [*map(self._names.all_in_slurm, refusals), *await self._left_out(self._names, job)]
-        refusals.append({node: f"node {node} did not work out a while ago" for node, until in avoided.items() if until > now})
+        if avoided:
+            refusals.insert(0, self._still_avoided(avoided))  # what is judged now has the last word
         if not any(refusals) and not self._labels and not one_of:
             return EVERYWHERE
         partition = job.partition or ""

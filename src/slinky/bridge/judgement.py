@@ -20,6 +20,8 @@ class KubernetesJudgement:
         self.refusal = surroundings.refusal
         self.assume = surroundings.assume
         self.withdraw = surroundings.withdraw
+        self.in_flight = surroundings.in_flight
+        self.interference = surroundings.interference
 
     def refusals(self, pod: Pod) -> Mapping[str, str]:
         amounts, rules = self._ledger.refusals(pod), self._surroundings.refusals(pod)
