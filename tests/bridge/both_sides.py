@@ -81,6 +81,7 @@ class World:
         self.down = False
         self.started = 1  # of slurmctld
         self.acts: list[str] = []
+        self.comments: dict[int, str] = {}  # of jobs that were cancelled
         self.tries = 0
         self.refuse_binding: set[str] = set()
         self.out_of_reach: set[str] = set()  # pods that cannot be written to
@@ -283,8 +284,10 @@ class World:
             self.change(pod.metadata.name, finalizers=())
         return True
 
-    async def end_job(self, job_id: int, exit_code: int | None, _: str, **__: object) -> None:
+    async def end_job(self, job_id: int, exit_code: int | None, why: str, **manner: object) -> None:
         self.acts.append(f"end {job_id} {exit_code}")
+        if exit_code is None and manner.get("noted"):
+            self.comments[job_id] = why
         self.set_job(job_id, "CANCELLED")
 
     # As Kubernetes' judgement on nodes
