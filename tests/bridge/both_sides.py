@@ -81,6 +81,7 @@ class World:
         self.down = False
         self.started = 1  # of slurmctld
         self.acts: list[str] = []
+        self.interferes = ""  # what keeps a pod from being in flight with another
         self.comments: dict[int, str] = {}  # of jobs that were cancelled
         self.tries = 0
         self.refuse_binding: set[str] = set()
@@ -311,8 +312,8 @@ class World:
     def in_flight(self) -> InFlight:
         return InFlight(lambda *_: None)
 
-    def interference(self, *_: object) -> str:
-        return ""
+    def interference(self, _: Pod, __: str, others: InFlight) -> str:
+        return self.interferes if others else ""
 
     # As Slurm
 

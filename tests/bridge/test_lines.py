@@ -1,7 +1,10 @@
 """Lines before Slurm: the order of arrival, one probe at a time, and the same effort for each event however many wait."""
 
+import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +24,8 @@ from slinky.bridge.lines import (
     SubmitLimits,
     scope_of,
 )
-from slinky.bridge.workload import WorkloadKey
+from slinky.bridge.submission import Submission
+from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Pod
 from slinky.slurm import RefusedError
 from tests.bridge.both_sides import World, runs, told
@@ -297,17 +301,21 @@ def test_whoever_leaves_the_line_lets_the_next_go() -> None:
 # In the loop
 
 
-def limit_of(world: World, most: int) -> None:
-    """Slurm has room for so many jobs."""
-    submit = world.submit
+def limit_of(world: World, most: int, too_large: str = "") -> None:
+    """Slurm has room for so many jobs, and none for that pod."""
+    submit: Callable[..., Awaitable[Submission]] = partial(World.submit, world)
+    one_at_a_time = asyncio.Lock()
     refusal = RefusedError("Job violates accounting/QOS policy (job submit limit, ...)", number=2050)
 
-    async def limited(*args: object) -> object:
-        full = sum(not job.is_finished for job in world.held.values()) >= most
-        world.refuse_submit = refusal if full else None
-        return await submit(*args)  # type: ignore[arg-type]
+    async def limited(workload: Workload, *args: Any) -> Submission:
+        async with one_at_a_time:
+            full = sum(not job.is_finished for job in world.held.values()) >= most
+            if full or workload.pods[0].metadata.name == too_large:
+                world.tries += 1
+                raise refusal
+            return await submit(workload, *args)
 
-    world.submit = limited  # type: ignore[assignment, method-assign]
+    world.submit = limited  # type: ignore[method-assign, assignment]
 
 
 def test_a_pod_that_was_refused_for_a_submit_limit_goes_before_newcomers() -> None:
@@ -325,6 +333,74 @@ def test_a_pod_that_was_refused_for_a_submit_limit_goes_before_newcomers() -> No
             assert not world.pod(f"new{number}").metadata.labels
         known = world.loop.known[WorkloadKey("Pod", "ns", "new2-uid")]
         assert not known.parked
+
+    told(story)
+
+
+def test_the_first_in_line_is_tried_again_though_nothing_tells_that_the_limit_is_another() -> None:
+    async def story(world: World) -> None:
+        limit_of(world, 0)
+        for number in range(3):
+            world.make(f"p{number}")
+        await world.until(lambda: len(world.loop._submitter.limits) == 3)
+        await asyncio.sleep(100)
+        assert world.tries < 50
+        limit_of(world, 3)
+        await world.until(lambda: len(world.held) == 3, PROBE.most + 1)
+        for number in range(3):
+            await runs(world, number + 1, f"p{number}")
+
+    told(story)
+
+
+def test_a_pod_that_an_accounting_limit_can_never_take_is_parked_and_those_behind_it_go_on() -> None:
+    async def story(world: World) -> None:
+        limit_of(world, 100, too_large="p0")
+        for number in range(5):
+            world.make(f"p{number}")
+        await world.until(lambda: len(world.held) == 4)
+        known = world.loop.known[WorkloadKey("Pod", "ns", "p0-uid")]
+        await world.until(lambda: known.parked)
+        assert "accounting/QOS policy" in known.parked
+        world.make("p5")
+        await world.until(lambda: len(world.held) == 5, 5)
+        await asyncio.sleep(300)  # it was tried again, and has made no line
+        assert world.tries > 5
+        assert not len(world.loop._submitter.limits)
+
+    told(story)
+
+
+def test_siblings_that_may_not_be_in_flight_together_cost_a_job_each() -> None:
+    """The second is submitted when the first has its node."""
+
+    async def story(world: World) -> None:
+        world.interferes = "may not share a node"
+        for number in range(4):
+            world.make(f"p{number}")
+        for number in range(4):
+            await world.until(partial(world.held.get, number + 1))
+            await asyncio.sleep(5)
+            assert len(world.held) == number + 1
+            await runs(world, number + 1, f"p{number}")
+        assert not len(world.loop._submitter.siblings)
+
+    told(story)
+
+
+def test_a_sibling_whose_job_stays_in_slurms_queue_is_waited_for_a_minute() -> None:
+    async def story(world: World) -> None:
+        world.interferes = "may not share a node"
+        for number in range(3):
+            world.make(f"p{number}")
+        await world.until(lambda: 1 in world.held)
+        await asyncio.sleep(PATIENCE - 5)
+        assert len(world.held) == 1
+        await asyncio.sleep(PATIENCE)
+        assert len(world.held) == 2
+        world.delete("p0")
+        world.delete("p1")
+        await world.until(lambda: 3 in world.held, 5)
 
     told(story)
 

@@ -163,6 +163,12 @@ class SubmitLimits:
         self._of[key] = scope
         return self._is_its_turn(key, limit, now)
 
+    def due(self, key: WorkloadKey) -> float:
+        """When it may be tried without being called; 0 where it is not the first of a line."""
+        scope = self._of.get(key)
+        limit = self._limits[scope] if scope is not None else None
+        return limit.again if limit is not None and limit.line.first() == [key] else 0.0
+
     def refused(self, key: WorkloadKey, scope: Scope, number: int, why: str, now: float) -> bool:
         """Slurm refused the job for a limit. The first of the line is tried again after a while.
 
@@ -333,6 +339,12 @@ class Siblings:
         patient = waiting.first != key or now - waiting.since < PATIENCE
         return waiting.line.first() != [key] or (patient and not waiting.called)
 
+    def due(self, key: WorkloadKey) -> float:
+        """When it may be tried without being called; 0 where it is not the first of a line."""
+        found = self._waiting.get(key)
+        waiting = self._scopes[found[0]].lines[found[1]] if found is not None else None
+        return waiting.since + PATIENCE if waiting is not None and waiting.first == key else 0.0
+
     def enter(self, key: WorkloadKey, scope: Scope, pods: Sequence[Pod], number: int, now: float) -> bool:
         """Whether it may be submitted; it is in flight then. If not, it waits in line. `pods` are one of each kind."""
         if key in self._in_flight:
@@ -359,7 +371,6 @@ class Siblings:
         if now - waiting.since >= PATIENCE:
             self._take_off(key, scope, flights, pods)
             return True
-        self._call(key, waiting.since + PATIENCE - now)
         return False
 
     def keep(self, key: WorkloadKey, scope: Scope, pods: Sequence[Pod]) -> None:

@@ -264,8 +264,9 @@ class Reconciler:
 
     def _look_again(self, key: WorkloadKey, known: Known) -> None:
         now = asyncio.get_running_loop().time()
-        if moment := next_moment(known, now, self.succession.seconds):
-            self.queue.add_after(key, moment - now + 0.05)
+        for moment in (next_moment(known, now, self.succession.seconds), self._submitter.turn_of(key)):
+            if moment > now:
+                self.queue.add_after(key, moment - now + 0.05)
 
     def _forget(self, key: WorkloadKey, known: Known) -> None:
         self.knowledge.drop_job(key, known)

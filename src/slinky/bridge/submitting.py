@@ -185,6 +185,10 @@ class Submitter:
         now = asyncio.get_running_loop().time()
         return self.limits.waits(key, now) or self.siblings.waits(key, now)
 
+    def turn_of(self, key: WorkloadKey) -> float:
+        """When it is to be looked at again, if nothing happens before; 0 where nothing but a call can help."""
+        return max(self.limits.due(key), self.siblings.due(key))
+
     def leave_lines(self, key: WorkloadKey) -> None:
         """It is not to be submitted now, or has its nodes."""
         self.limits.left(key, asyncio.get_running_loop().time())
