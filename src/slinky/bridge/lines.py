@@ -7,7 +7,8 @@ same however many wait. Only the first of a line is tried. Lines exist only whil
 import heapq
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from slinky.bridge.annotations import JobSettings
@@ -21,6 +22,7 @@ FRONT = 100  # this many of a line know their position
 MOST_AT_ONCE = 16  # submits of one line side by side, while none of them is refused
 MOST_CALLED = 8  # lines whose first is called for one event; the others have their turn at the next
 MOST_STRIKES = 2
+MOST_LOOKED_AT = 64  # lines, for one event
 PROBE = Backoff(first=2.0, most=30.0)  # other people's jobs count for a limit too, and nothing tells when they end
 PATIENCE = 60.0  # the first of a line waits no longer for pods in flight
 
@@ -231,13 +233,14 @@ class SubmitLimits:
     def job_ended(self, scope: Scope | None, now: float) -> None:
         """A job of the bridge's own has ended: there may be room. Without a scope any line may gain."""
         called = 0
-        for own, limit in list(self._limits.items())[: 4 * MOST_CALLED]:
+        for own in list(islice(self._limits, MOST_LOOKED_AT)):
             if called == MOST_CALLED:
                 break
+            limit = self._limits[own]
+            self._limits.move_to_end(own)
             if scope is None or own.shares(scope):
                 called += 1
                 limit.again = now
-                self._limits.move_to_end(own)
                 self._call(limit.line.first()[0], 0.0)
 
     def standing(self, key: WorkloadKey) -> tuple[str, int] | None:
@@ -409,9 +412,9 @@ class Siblings:
         if key in self._waiting:
             self._stop_waiting(key)
         self._in_flight[key] = scope
-        flights.uids[key] = tuple(pod.metadata.uid for pod in pods)
-        for pod in pods:
-            flights.others.add(pod, pinned_to(pod))
+        flights.uids[key] = tuple(f"{key} {number}" for number in range(len(pods)))  # pods yet to be made have no UID
+        for uid, pod in zip(flights.uids[key], pods, strict=True):
+            flights.others.add(uid, pod, pinned_to(pod))
         self._call_next(scope, flights)
 
     def _stop_waiting(self, key: WorkloadKey) -> Scope:
@@ -426,18 +429,13 @@ class Siblings:
 
     def _call_next(self, scope: Scope, flights: _Flights) -> None:
         """The first of some lines, in turn."""
-        for name in list(_some(flights.lines, MOST_CALLED)):
+        for name in list(islice(flights.lines, MOST_CALLED)):
             flights.lines.move_to_end(name)
             waiting = flights.lines[name]
             waiting.called = True
             self._call(waiting.line.first()[0], 0.0)
         if not flights.uids and not flights.lines:
             self._scopes.pop(scope, None)
-
-
-def _some(lines: OrderedDict[Hashable, _Waiting], most: int) -> Iterator[Hashable]:
-    for _, name in zip(range(most), lines, strict=False):
-        yield name
 
 
 def _yields(pod: Pod) -> bool:

@@ -74,7 +74,10 @@ class Submitter:
         if settled is None:
             return False
         now, scope = asyncio.get_running_loop().time(), scope_of(settled.namespace, settled.settings)
-        if not self.limits.may_try(settled.key, scope, known.arrived, now):
+        if not self.limits.may_try(settled.key, scope, known.arrived, now) or not self.siblings.enter(
+            settled.key, scope, one_of_each(settled.everyone), known.arrived, now
+        ):
+            known.parked, known.parked_for, known.too_large = "", None, False  # what it waits for is the line
             return False
         workload, unknown = await self._directions.known_only(settled)
         if unknown and unknown != known.unknown_nodes:
@@ -90,9 +93,6 @@ class Submitter:
         known.depends_on_pods = self._directions.depend_on_pods(workload.everyone)
         if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
             self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)
-            return False
-        now = asyncio.get_running_loop().time()
-        if not self.siblings.enter(workload.key, scope, one_of_each(workload.everyone), known.arrived, now):
             return False
         missing, sure = await self._shortfall(put_on_all(jobs, whereabouts))
         if missing and not sure:
@@ -121,6 +121,7 @@ class Submitter:
                     now = asyncio.get_running_loop().time()
                     if self.limits.refused(workload.key, scope, known.arrived, limit, now):
                         log.info("%s waits in line: %s", workload.key, limit)
+                        known.parked, known.parked_for, known.too_large = "", None, False
                         return False
                     known.too_much = True
                 why = f"Slurm refuses the job: {error.description or error}"

@@ -50,9 +50,9 @@ def test_a_pod_waits_for_one_in_flight_that_may_spoil_its_place(pod: Pod, other:
     judge = world().judge
     others = judge.in_flight()
     assert not judge.interference(pod, "", others)
-    others.add(other)
+    others.add("o", other)
     assert bool(judge.interference(pod, "", others)) is waits
-    others.remove(other.metadata.uid)
+    others.remove("o")
     assert not judge.interference(pod, "", others)
     assert not len(others)
 
@@ -60,7 +60,7 @@ def test_a_pod_waits_for_one_in_flight_that_may_spoil_its_place(pod: Pod, other:
 def test_what_is_waited_for_is_named() -> None:
     judge = world().judge
     others = judge.in_flight()
-    others.add(with_port("o", 80))
+    others.add("o", with_port("o", 80))
     assert judge.interference(with_port("p", 80), "", others) == "pod ns/o also asks for host port 80/TCP and has no node yet"
 
 
@@ -68,8 +68,8 @@ def test_pods_that_each_ask_for_a_node_of_their_own_do_not_wait_for_each_other()
     """As a DaemonSet would make them: they are thousands, and each knows its place."""
     judge = world().judge
     others = judge.in_flight()
-    others.add(with_port("o", 80, nodeSelector={HOSTNAME: "a1"}), "a1")
-    others.add(apart("x", nodeSelector={HOSTNAME: "a1"}), "a1")
+    others.add("o", with_port("o", 80, nodeSelector={HOSTNAME: "a1"}), "a1")
+    others.add("x", apart("x", nodeSelector={HOSTNAME: "a1"}), "a1")
     assert not judge.interference(with_port("p", 80), "a2", others)
     assert not judge.interference(apart("p"), "a2", others)
     assert judge.interference(with_port("p", 80), "a1", others)
@@ -84,7 +84,7 @@ def test_a_spread_waits_only_where_those_in_flight_could_tip_it() -> None:
     here = world()
     judge = here.judge
     others = judge.in_flight()
-    others.add(even("o"))
+    others.add("o", even("o"))
     here.own.put(a_pod("r1", labels=WEB, node="a1"))
     assert judge.interference(even("p"), "", others)  # b is the only one left, and the other may go there
     assert not judge.interference(even("p", 3), "", others)
@@ -96,7 +96,7 @@ def test_who_wants_to_be_near_others_waits_only_for_the_first_of_them() -> None:
     here = world()
     others = here.judge.in_flight()
     together = a_pod("p", labels=WEB, affinity=near(ZONE, WEB))
-    others.add(a_pod("o", labels=WEB, affinity=near(ZONE, WEB)))
+    others.add("o", a_pod("o", labels=WEB, affinity=near(ZONE, WEB)))
     assert here.judge.interference(together, "", others)
     here.own.put(a_pod("first", labels=WEB, node="a1"))
     assert not here.judge.interference(together, "", others)
@@ -105,7 +105,7 @@ def test_who_wants_to_be_near_others_waits_only_for_the_first_of_them() -> None:
 def test_a_node_that_moves_to_another_zone_counts_there() -> None:
     here = world()
     others = here.judge.in_flight()
-    others.add(apart("x", ZONE), "a1")
+    others.add("x", apart("x", ZONE), "a1")
     assert not here.judge.interference(apart("p", ZONE), "b1", others)
     here.nodes.put(a_node("a1", zone="b"))
     assert here.judge.interference(apart("p", ZONE), "b1", others)

@@ -37,11 +37,11 @@ class InFlight:
     def __len__(self) -> int:
         return len(self.pods)
 
-    def add(self, pod: Pod, node: str = SOMEWHERE) -> None:
-        """`node`: the only one that is left for it, if there is one."""
-        self.remove(pod.metadata.uid)
+    def add(self, uid: str, pod: Pod, node: str = SOMEWHERE) -> None:
+        """`node`: the only one that it asks for, if there is one. `uid` is for `remove`."""
+        self.remove(uid)
         meta, ports = pod.metadata, host_ports(pod)
-        self.pods.put(Resident(meta.uid, node, meta.namespace, meta.labels, False, ports, _forbids(pod), meta.name))
+        self.pods.put(Resident(uid, node, meta.namespace, meta.labels, False, ports, _forbids(pod), meta.name))
         for each in (node, EVERYWHERE):
             self.ports.add(each, ports, str(meta.key))
 
