@@ -205,7 +205,7 @@ def test_a_scope_is_what_slurm_counts_by() -> None:
 
 
 class Flights:
-    """Pods of which no two may be in flight together, if they have the same label `app`."""
+    """Pods of which no two may be in flight together, if they have the same label `app`; `plain` ones wait for none, and are waited for."""
 
     def __init__(self) -> None:
         self.called: list[WorkloadKey] = []
@@ -215,8 +215,8 @@ class Flights:
 
     def interference(self, pod: Pod, _: str, others: InFlight) -> str:
         self.asked += 1
-        same = any(one.labels.get("app") == pod.metadata.labels.get("app") for one in others.pods)
-        return "not both" if same else ""
+        own = pod.metadata.labels["app"]
+        return "not both" if own != "plain" and any(one.labels["app"] in (own, "plain") for one in others.pods) else ""
 
     def enter(self, number: int, app: str = "web") -> bool:
         pod = a_pod(f"p{number}", labels={"app": app}, containers=[{"name": "c", "ports": [port(80)]}])
@@ -262,6 +262,34 @@ def test_a_job_that_stays_in_slurms_queue_holds_up_a_line_for_a_while_only() -> 
     assert not flights.enter(2)
     flights.now = 2 * PATIENCE
     assert flights.enter(2)
+
+
+def test_jobs_that_have_been_in_slurms_queue_for_long_are_not_waited_for() -> None:
+    """On a full cluster a thousand of them hold up nothing."""
+    flights = Flights()
+    assert flights.enter(0)
+    flights.now = PATIENCE
+    assert flights.enter(1)
+    assert not flights.enter(2)
+    flights.siblings.land(key(0))
+    assert not flights.enter(2)
+    flights.siblings.land(key(1))
+    assert flights.enter(2)
+    flights.siblings.land(key(2))
+    assert not flights.siblings._scopes
+    assert not flights.siblings.in_flight
+
+
+def test_a_stream_of_newcomers_does_not_keep_the_first_waiting_for_ever() -> None:
+    flights = Flights()
+    assert flights.enter(0)
+    assert not flights.enter(1)
+    for second in range(1, int(PATIENCE)):
+        flights.now = second
+        pod = a_pod(f"n{second}", labels={"app": "plain"})
+        assert flights.siblings.enter(key(1000 + second), SCOPE, [pod], 1000 + second, flights.now)
+    flights.now = PATIENCE + 1
+    assert flights.enter(1)
 
 
 def test_pods_of_another_scope_are_not_waited_for() -> None:

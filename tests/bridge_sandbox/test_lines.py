@@ -12,6 +12,7 @@ from slinky.sandbox.bridge import SandboxBridge
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import Job
 from tests.bridge_sandbox.conftest import Team, background_bridge, open_team
+from tests.bridge_sandbox.sets import FOR_EVER, jobset, replicated
 from tests.bridge_sandbox.test_whereabouts import labelled, let_start, until_event, with_port, with_spec
 from tests.conftest import Partition
 
@@ -91,6 +92,19 @@ async def test_a_spread_over_zones_costs_a_job_each(team: Team) -> None:
         assert len(await jobs_of(team)) <= 14
 
 
+async def test_jobs_with_a_node_each_cost_two_slurm_jobs_each(team: Team) -> None:
+    """Of a JobSet with exclusive topology: one for the leader, one for the workers."""
+    exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": HOSTNAME}
+    await team.create(jobset(team, "x", replicated(team, "w", 4, 2, run_for=FOR_EVER), annotations=exclusive))
+
+    async def bound() -> bool:
+        found = [pod for pod in await team.pods() if pod.spec.node_name]
+        return len(found) == 8 and len({pod.spec.node_name for pod in found}) == 4
+
+    await team.until("four Jobs of two pods had a node each", bound, 90)
+    assert len(await jobs_of(team)) <= 9
+
+
 async def test_where_nodes_run_out_the_rest_waits_without_jobs(team: Team) -> None:
     names = [f"p{number}" for number in range(7)]
     await team.create_all([apart(team, name) for name in names])
@@ -165,16 +179,12 @@ async def test_a_pod_that_is_too_large_for_a_limit_does_not_hold_up_the_line(san
     assert whole
     async with team_on_all_nodes(sandbox) as team:
         said = {"user-id": "alice", "group-id": "users", "account": "physics", "qos": "tight"}
-        manager = ("sacctmgr", "-i", "-Q")
+        manager = ("sacctmgr", "-i", "-Q")  # the QoS is for this test alone, and goes with the sandbox
         await team.head(*manager, "add", "qos", "tight", "MaxTRESPerJob=cpu=2", "Flags=DenyOnLimit")
         await team.head(*manager, "modify", "user", "alice", "where", "account=physics", "set", "qos+=tight")
-        try:
-            await team.create(team.pod("large", cpus=4, said=said))
-            await team.until_condition("large", "SubmitLimit")
-            await team.create_all([team.pod(f"p{number}", said=said) for number in range(4)])
-            await team.until_running(*(f"p{number}" for number in range(4)))
-            assert "accounting" in await team.until_condition("large", "Parked")
-            await until_event(team, "large", "Parked")
-        finally:
-            await team.head("scancel", "--qos=tight")
-            await team.head(*manager, "delete", "qos", "tight")
+        await team.create(team.pod("large", cpus=4, said=said))
+        await team.until_condition("large", "SubmitLimit")
+        await team.create_all([team.pod(f"p{number}", said=said) for number in range(4)])
+        await team.until_running(*(f"p{number}" for number in range(4)))
+        assert "accounting" in await team.until_condition("large", "Parked")
+        await until_event(team, "large", "Parked")

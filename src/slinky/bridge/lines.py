@@ -24,7 +24,7 @@ MOST_CALLED = 8  # lines whose first is called for one event; the others have th
 MOST_STRIKES = 2
 MOST_LOOKED_AT = 64  # lines, for one event
 PROBE = Backoff(first=2.0, most=30.0)  # other people's jobs count for a limit too, and nothing tells when they end
-PATIENCE = 60.0  # the first of a line waits no longer for pods in flight
+PATIENCE = 60.0  # so long the first of a line waits for pods in flight, and so long a pod in flight is waited for
 
 Call = Callable[[WorkloadKey, float], None]
 
@@ -286,7 +286,7 @@ class _Flights:
 
     def __init__(self, others: InFlight) -> None:
         self.others = others
-        self.uids: dict[WorkloadKey, tuple[str, ...]] = {}
+        self.uids: OrderedDict[WorkloadKey, tuple[float, tuple[str, ...]]] = OrderedDict()  # the oldest first
         self.lines: OrderedDict[Hashable, _Waiting] = OrderedDict()
 
 
@@ -299,8 +299,8 @@ class Siblings:
     `interference(pod, node, in_flight)` says why a pod must wait for pods in flight; the node is named where the pod asks for
     no other. `call` and `moved` are as for `SubmitLimits`.
 
-    *Invariants:* pods wait only for pods of the same scope. The first of a line waits `PATIENCE` at most, so that a job that
-    stays in Slurm's queue holds nothing up for ever.
+    *Invariants:* pods wait only for pods of the same scope. The first of a line waits `PATIENCE` at most, and not at all for
+    jobs that have been in Slurm's queue for longer: a job that stays there holds nothing up for ever.
     """
 
     def __init__(
@@ -355,11 +355,12 @@ class Siblings:
         flights = self._scopes.get(scope)
         if flights is None:
             flights = self._scopes[scope] = _Flights(self._new())
+        self._forget_old(flights, now)
         name = _line_of(pods)
         waiting = flights.lines.get(name)
         why = next((why for pod in pods if (why := self._interference(pod, pinned_to(pod), flights.others))), "")
         if not why and not (waiting is not None and waiting.line.first() != [key] and any(map(_yields, pods))):
-            self._take_off(key, scope, flights, pods)
+            self._take_off(key, scope, flights, pods, now)
             return True
         if waiting is None:
             waiting = flights.lines[name] = _Waiting()
@@ -372,26 +373,26 @@ class Siblings:
             waiting.first, waiting.since = key, now
         waiting.called = False
         if now - waiting.since >= PATIENCE:
-            self._take_off(key, scope, flights, pods)
+            self._take_off(key, scope, flights, pods, now)
             return True
         return False
 
-    def keep(self, key: WorkloadKey, scope: Scope, pods: Sequence[Pod]) -> None:
+    def keep(self, key: WorkloadKey, scope: Scope, pods: Sequence[Pod], now: float) -> None:
         """It has a job that waits in Slurm, from an earlier leader: it is in flight."""
         if key not in self._in_flight:
             flights = self._scopes.get(scope)
             if flights is None:
                 flights = self._scopes[scope] = _Flights(self._new())
-            self._take_off(key, scope, flights, pods)
+            self._take_off(key, scope, flights, pods, now)
 
     def land(self, key: WorkloadKey) -> None:
         """It has its nodes, or has got no job: it is in flight no more. One that stands in line stays there."""
         scope = self._in_flight.pop(key, None)
         if scope is not None:
-            flights = self._scopes[scope]
-            for uid in flights.uids.pop(key):
-                flights.others.remove(uid)
-            self._call_next(scope, flights)
+            flights = self._scopes.get(scope)
+            if flights is not None and key in flights.uids:
+                self._forget(flights, key)
+                self._call_next(scope, flights)
 
     def leave(self, key: WorkloadKey) -> None:
         """It is not to be submitted: it is neither in flight nor in line."""
@@ -408,14 +409,27 @@ class Siblings:
         waiting = self._scopes[found[0]].lines[found[1]]
         return waiting.why, waiting.line.position(key)
 
-    def _take_off(self, key: WorkloadKey, scope: Scope, flights: _Flights, pods: Sequence[Pod]) -> None:
+    def _take_off(self, key: WorkloadKey, scope: Scope, flights: _Flights, pods: Sequence[Pod], now: float) -> None:
         if key in self._waiting:
             self._stop_waiting(key)
         self._in_flight[key] = scope
-        flights.uids[key] = tuple(f"{key} {number}" for number in range(len(pods)))  # pods yet to be made have no UID
-        for uid, pod in zip(flights.uids[key], pods, strict=True):
+        uids = tuple(f"{key} {number}" for number in range(len(pods)))  # pods yet to be made have no UID
+        flights.uids[key] = (now, uids)
+        for uid, pod in zip(uids, pods, strict=True):
             flights.others.add(uid, pod, pinned_to(pod))
         self._call_next(scope, flights)
+
+    def _forget_old(self, flights: _Flights, now: float) -> None:
+        while flights.uids:
+            oldest = next(iter(flights.uids))
+            if now - flights.uids[oldest][0] < PATIENCE:
+                return
+            self._forget(flights, oldest)
+
+    @staticmethod
+    def _forget(flights: _Flights, key: WorkloadKey) -> None:
+        for uid in flights.uids.pop(key)[1]:
+            flights.others.remove(uid)
 
     def _stop_waiting(self, key: WorkloadKey) -> Scope:
         scope, name = self._waiting.pop(key)

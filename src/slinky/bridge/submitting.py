@@ -203,7 +203,7 @@ class Submitter:
         if (settled := self.settled(workload)) is not None:
             known.scope = scope_of(settled.namespace, settled.settings)
             if not known.started_at:
-                self.siblings.keep(workload.key, known.scope, one_of_each(workload.everyone))
+                self.siblings.keep(workload.key, known.scope, one_of_each(workload.everyone), asyncio.get_running_loop().time())
 
     def job_ended(self, known: Known) -> None:
         """A job of this workload is over: the first of those that a submit limit keeps waiting is tried."""
