@@ -14,10 +14,12 @@ from prometheus_client import CollectorRegistry
 from slinky.bridge.binding import Binder
 from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.directions import Directions
+from slinky.bridge.eligibility import InFlight
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.judgement import Opinion
 from slinky.bridge.keys import APART, FINALIZER, GANG, JOB_ID
 from slinky.bridge.ledger import Ledger
+from slinky.bridge.lines import Siblings, SubmitLimits
 from slinky.bridge.marker import Failure, with_failures
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
@@ -85,6 +87,8 @@ class World:
         self.down = False
         self.started = 1  # of slurmctld
         self.acts: list[str] = []
+        self.interferes = ""  # what keeps a pod from being in flight with another
+        self.comments: dict[int, str] = {}  # of jobs that were cancelled
         self.tries = 0
         self.refuse_binding: set[str] = set()
         self.out_of_reach: set[str] = set()  # pods that cannot be written to
@@ -116,13 +120,24 @@ class World:
         self.window = Window(10, 10)
         poller = JobPoller(me, lambda job_id: self.loop.job_changed(job_id))
         volumes = storage(self) if storage else None
+        self.directions = directions = Directions(self, me, {})
         self.loop = Reconciler(
             me,
             self.membership,
             self.groups.get,
             jobs := Jobs(me, poller, "c1"),
             poller,
-            Submitter(me, teller, Directions(self, me, {}), poller, teller, metrics, lambda _: self.granted),  # type: ignore[arg-type]
+            Submitter(
+                me,
+                teller,  # type: ignore[arg-type]
+                directions,
+                poller,
+                teller,  # type: ignore[arg-type]
+                metrics,
+                lambda _: self.granted,
+                SubmitLimits(lambda *turn: self.loop.call(*turn)),
+                Siblings(self.in_flight, self.interference, lambda *turn: self.loop.call(*turn)),
+            ),
             lambda wake: Binder(me, me, self.ledger, self, teller, metrics, wake, volumes, None, lambda: poller.is_current, jobs.runs),  # type: ignore[arg-type]
             self.window,
             teller,  # type: ignore[arg-type]
@@ -276,8 +291,10 @@ class World:
             self.change(pod.metadata.name, finalizers=())
         return True
 
-    async def end_job(self, job_id: int, exit_code: int | None, _: str, **__: object) -> None:
+    async def end_job(self, job_id: int, exit_code: int | None, why: str, **manner: object) -> None:
         self.acts.append(f"end {job_id} {exit_code}")
+        if exit_code is None and manner.get("noted"):
+            self.comments[job_id] = why
         self.set_job(job_id, "CANCELLED")
 
     # As Kubernetes' judgement on nodes
@@ -294,6 +311,12 @@ class World:
     def assume(self, pod: Pod, node: str) -> None: ...
 
     def withdraw(self, pod: Pod) -> None: ...
+
+    def in_flight(self) -> InFlight:
+        return InFlight(lambda *_: None)
+
+    def interference(self, _: Pod, __: str, others: InFlight) -> str:
+        return self.interferes if others else ""
 
     # As Slurm
 

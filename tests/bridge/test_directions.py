@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slinky.bridge.annotations import JobSettings
-from slinky.bridge.directions import Directions
+from slinky.bridge.directions import Avoided, Directions
 from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.judgement import KubernetesJudgement
 from slinky.bridge.keeping import SWEEP_SECONDS, Keeper, concerns_slurm
@@ -92,7 +92,7 @@ class Cluster:
             key=WorkloadKey("Pod", "team", pod.metadata.uid), name=pod.metadata.name, pods=(pod,), size=1, settings=JobSettings()
         )
 
-    async def where(self, pod: Pod, avoided: Mapping[str, float] | None = None) -> Whereabouts:
+    async def where(self, pod: Pod, avoided: Mapping[str, Avoided] | None = None) -> Whereabouts:
         workload = self.workload(pod)
         return (await self.directions.of(components(workload, SITE), members(workload, SITE), avoided or {}))[0]
 
@@ -181,9 +181,10 @@ async def test_a_node_that_has_gpus_for_slurm_only_is_named(cause: str) -> None:
 async def test_a_node_that_did_not_work_out_is_named_whatever_slurm_is_thought_to_count() -> None:
     cluster = Cluster(20)
     without = cluster.names[0]
-    later = asyncio.get_running_loop().time() + 60
-    assert (await cluster.where(a_pod("p", gpus=1), {without: later})).excluded == (without,)
-    assert (await cluster.where(a_pod("p", gpus=1), {without: later - 120})).excluded == ()
+    avoided = cluster.directions.avoid(without, "it was refused")
+    assert (await cluster.where(a_pod("p", gpus=1), {without: avoided})).excluded == (without,)
+    cluster.directions.node_changed(without)
+    assert (await cluster.where(a_pod("p", gpus=1), {without: avoided})).excluded == (), "judged again once it changed"
 
 
 async def test_where_no_node_is_left_all_are_counted_with_their_reasons() -> None:

@@ -10,9 +10,11 @@ from prometheus_client import CollectorRegistry
 
 from slinky.bridge.keys import FINALIZER, GANG, JOB_ID
 from slinky.bridge.leadership import Leadership
+from slinky.bridge.lines import FRONT, PROBE
 from slinky.bridge.marker import comment_for
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.poller import JobPoller
+from slinky.bridge.standing import Standing
 from slinky.bridge.strays import STRAY_SECONDS
 from slinky.bridge.whereabouts import EVERYWHERE
 from slinky.bridge.windows import Window
@@ -20,7 +22,7 @@ from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Job as KubeJob
 from slinky.kube import Key, Meta, Pod
 from slinky.kube.objects import Container, ContainerPort, JobSpec, PodSpec, PodStatus
-from slinky.slurm import Job
+from slinky.slurm import Job, RefusedError
 from tests.bridge.both_sides import GRANTS, OWNER, Silent, World
 from tests.kube.virtual_time import run_in_virtual_time
 
@@ -319,5 +321,56 @@ def test_while_many_jobs_are_absent_no_job_without_pods_is_ended() -> None:
         held = False
         await task
         assert left.world.acts == ["end 5 None"]
+
+    run_in_virtual_time(story())
+
+
+def test_pods_in_line_are_told_what_for_and_where_they_stand() -> None:
+    async def story() -> None:
+        left = Succession()
+        for number in range(FRONT + 3):
+            left.pod(f"p{number:03}", node="", phase="Pending", born=number + 1)
+        refusal = RefusedError("Job violates accounting/QOS policy (job submit limit, ...)", number=2050)
+        left.world.refuse_submit = refusal
+        leadership = await left.lead(PROBE.most)
+        said = {pods[0].metadata.name: words for key in leadership.reconciler.known for pods, words in leadership._standing(key)}
+        first, third, last = (said[f"p{number:03}"] for number in (0, 2, FRONT + 2))
+        assert isinstance(first, Standing)
+        assert isinstance(third, Standing)
+        assert isinstance(last, Standing)
+        assert (first.reason, first.scheduled, first.lasting) == ("SubmitLimit", "WaitingForSlurm", False)
+        assert "MaxSubmitJobs" in first.message
+        assert first.message.endswith("it is the first in line")
+        assert third.message.endswith("it is number 3 in line")
+        assert last.message.endswith(f"more than {FRONT} pods or gangs are ahead of it in line")
+        assert last.lasting
+
+    run_in_virtual_time(story())
+
+
+def test_a_node_from_which_a_pod_is_gone_is_judged_again() -> None:
+    async def story() -> None:
+        left = Succession()
+        leadership = await left.lead(1)
+        for changed in (leadership.node_freed, leadership.nodes_changed):
+            avoided = {"n": leadership._directions.avoid("n", "its port is taken")}
+            changed("m")
+            assert leadership._directions._still_avoided(avoided)
+            changed("n")
+            assert not leadership._directions._still_avoided(avoided)
+
+    run_in_virtual_time(story())
+
+
+def test_a_job_that_waits_from_an_earlier_leader_is_in_flight() -> None:
+    async def story() -> None:
+        left = Succession()
+        left.pod("a", 1, node="", phase="Pending")
+        left.pod("b", 2, phase="Running")
+        left.job(1, "Pod ns/a-uid", "a-uid", state="PENDING")
+        left.job(2, "Pod ns/b-uid", "b-uid")
+        leadership = await left.lead(1)
+        assert leadership._siblings.in_flight == 1
+        assert leadership._siblings.knows(WorkloadKey("Pod", "ns", "a-uid"))
 
     run_in_virtual_time(story())

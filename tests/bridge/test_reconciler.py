@@ -5,7 +5,9 @@ from functools import partial
 
 import msgspec
 
+from slinky.bridge.directions import MOST_AVOIDED
 from slinky.bridge.keys import JOB_ID, SETTINGS
+from slinky.bridge.memory import Known
 from slinky.bridge.policy import Policy
 from slinky.bridge.settings import Settings
 from slinky.bridge.submitting import MOST_REQUEUES, PARKED
@@ -197,6 +199,47 @@ def test_a_node_that_kubernetes_refuses_sends_the_workload_back_into_the_queue_w
         world.set_job(2, "RUNNING")
         await world.until(lambda: world.pod("a").spec.node_name)
         assert known.requeues == 0
+
+    told(story)
+
+
+def test_a_node_that_was_refused_is_judged_again_when_it_changes_and_the_reason_is_the_true_one() -> None:
+    async def story(world: World) -> None:
+        world.unfit = {"n": "node n has no free port 80/TCP: pod ns/foreign has it"}
+        world.make("a")
+        await world.until(lambda: 1 in world.held)
+        world.set_job(1, "RUNNING")
+        known = world.loop.known[WorkloadKey("Pod", "ns", "a-uid")]
+        await world.until(lambda: known.parked)
+        assert "pod ns/foreign has it" in known.parked
+        assert "pod ns/foreign has it" in world.comments[1]
+        assert world.comments[1].startswith("given back by slurm-bridge: ")
+        world.unfit = {}
+        look_again(world, known)
+        await world.until(lambda: known.parkings == 2)  # nothing tells that it is over
+        world.directions.node_changed("other")
+        look_again(world, known)
+        await world.until(lambda: known.parkings == 3)
+        world.directions.node_changed("n")
+        look_again(world, known)
+        await runs(world, 2, "a")
+
+    told(story)
+
+
+def look_again(world: World, known: Known) -> None:
+    """As the keeper does when pods have changed."""
+    known.parked_until = 0.0
+    world.loop.queue.add(WorkloadKey("Pod", "ns", "a-uid"))
+
+
+def test_nodes_that_are_avoided_are_remembered_up_to_a_number() -> None:
+    async def story(world: World) -> None:
+        first = world.directions.avoid("n0", "why")
+        for number in range(MOST_AVOIDED):
+            world.directions.avoid(f"m{number}", "why")
+        assert len(world.directions._versions) == MOST_AVOIDED
+        assert world.directions._still_avoided({"n0": first}) == {}  # forgotten, so it is judged again
 
     told(story)
 

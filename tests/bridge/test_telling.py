@@ -119,6 +119,22 @@ def test_who_waits_for_its_turn_is_told_once_and_looked_at_again_when_it_has_com
     run_in_virtual_time(story())
 
 
+def test_one_far_behind_in_line_is_told_again_when_its_position_is_known() -> None:
+    async def story() -> None:
+        async with World().running() as world:
+            world.said = Standing(reason="SubmitLimit", message="more than 100 are ahead", lasting=True)
+            world.teller.look(KEY, WAITS, [world.pod])
+            world.teller.moved_up(KEY)  # nothing was told yet
+            await asyncio.sleep(3600)
+            assert world.writes == 1
+            world.said = Standing(reason="SubmitLimit", message="number 100 in line")
+            world.teller.moved_up(KEY)
+            await asyncio.sleep(10)
+            assert world.writes == 2
+
+    run_in_virtual_time(story())
+
+
 def test_while_slurm_is_down_it_is_asked_less_and_less_and_told_again_afterwards() -> None:
     async def story() -> None:
         async with World().running() as world:

@@ -176,3 +176,17 @@ def test_a_namespace_may_have_a_limit_of_its_own() -> None:
     window = Window(2, 100, {"wide": 3, "narrow": 1}.__getitem__)
     for namespace, limit in (("wide", 3), ("narrow", 1)):
         assert [window.enter(WorkloadKey("Pod", namespace, str(number))) for number in range(5)] == [number < limit for number in range(5)]
+
+
+def test_one_that_comes_back_goes_before_the_others_of_its_namespace() -> None:
+    """It had its turn, and had to wait for something else."""
+    window = Window(1, 10)
+    assert window.enter(key("a", 1))
+    for name in (2, 3):
+        assert not window.enter(key("a", name))
+    assert not window.enter(key("a", 9), again=True)
+    assert window.leave(key("a", 1)) == [key("a", 9)]
+    assert window.enter(key("a", 9), again=True)
+    assert window.leave(key("a", 9)) == [key("a", 2)]
+    assert not window.enter(key("a", 3))
+    assert window.enter(key("a", 3), again=True)

@@ -88,6 +88,27 @@ CASES: dict[str, tuple[Facts, str, str]] = {
         "policy of the bridge's configuration",
     ),
     "pod-parked": (facts({"pod": pod(standing=("Parked", "something that nobody foresaw"))}), "nobody foresaw", "need not be made anew"),
+    "pod-over-limit": (
+        facts({"pod": pod(standing=("Parked", "Slurm refuses the job: Job violates accounting/QOS policy (job submit limit, …)"))}),
+        "accounting/QOS policy",
+        "ask for less",
+    ),
+    "pod-submit-limit": (
+        facts({"pod": pod(standing=("SubmitLimit", "a submit limit of Slurm is reached; it is number 3 in line"))}),
+        "number 3 in line",
+        "maxsubmit",
+    ),
+    "pod-placed-in-turn": (
+        facts(
+            {
+                "pod": pod(
+                    standing=("PlacedInTurn", "pod ns/web-1 also asks for host port 80/TCP and has no node yet; it is the first in line")
+                )
+            }
+        ),
+        "host port 80/TCP",
+        "ScheduleAnyway",
+    ),
     "pod-window": (facts({"pod": pod(standing=("Window", "waits for its turn"))}), "its turn", "windows.namespace (1000)"),
     "pod-gathering": (facts({"pod": pod(standing=("Gathering", "3 pods of g are there"))}), "3 pods", "quota"),
     "pod-group-missing": (

@@ -42,9 +42,10 @@ class Acts:
         known.ending_since = known.ending_since or asyncio.get_running_loop().time()
         running = now.job is not None and now.job.state in ("running", "ending")
         components = exit_codes(now.pods, known.submission, now.outcomes) if known.submission else {}
-        await self._executor.end_job(
-            job_id, exit_code, why, running=running, components=components, noted=now.job is not None and now.job.state == "ending"
-        )
+        given_back = bool(now.rejected) or now.broken
+        noted = given_back or (now.job is not None and now.job.state == "ending")
+        said = f"given back by slurm-bridge: {why}" if given_back else why
+        await self._executor.end_job(job_id, exit_code, said, running=running, components=components, noted=noted)
         known.over, known.why, known.reason = True, f"Slurm job {job_id} was ended: {why}", "SlurmJobEnded"
         self._metrics.ended(known)
         self._poller.forget(known.job_ids, key)

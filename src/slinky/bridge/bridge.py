@@ -222,7 +222,9 @@ class Bridge:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if self._leadership and says_other(old, new):
-            self._leadership.nodes_changed(in_slurm=concerns_slurm(old, new, self._settings.nodes.feature_labels))
+            node = new or old
+            in_slurm = concerns_slurm(old, new, self._settings.nodes.feature_labels)
+            self._leadership.nodes_changed(node.metadata.name if node else "", in_slurm=in_slurm)
 
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:

@@ -4,13 +4,14 @@ Comes in: a job's description and the pods it is for. Goes out: its whereabouts 
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from slinky.bridge.capacity import NodeRoom
-from slinky.bridge.eligibility import within_gang
+from slinky.bridge.eligibility import InFlight, within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
 from slinky.bridge.gang_admission import UNMAPPED
 from slinky.bridge.judgement import Opinion
@@ -23,14 +24,24 @@ from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.slurm import Infinite, JobDescription
 
-__all__ = ["Asked", "Directed", "Directions", "Judgement"]
+__all__ = ["Asked", "Avoided", "Directed", "Directions", "Judgement", "one_of_each"]
 
+AVOIDED_SECONDS = 600.0  # at most; as a rule the node changes before that
+MOST_AVOIDED = 4096  # nodes, of all workloads
 MOST_REMEMBERED = 512
 MOST_EQUALS = 64  # answers of which one stands for all that are equal: each may have thousands of names
 
 
+class Avoided(msgspec.Struct, frozen=True, gc=False):
+    """A node that did not work out: why, until when at most, and how often it had changed by then."""
+
+    why: str
+    until: float
+    version: int
+
+
 class Judgement(Protocol):
-    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `opinion` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
+    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `opinion` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen. `interference`: why a pod must wait for pods `in_flight`."""
 
     def refusal(self, pod: Pod, node: str) -> str: ...
 
@@ -41,6 +52,10 @@ class Judgement(Protocol):
     def assume(self, pod: Pod, node: str) -> None: ...
 
     def withdraw(self, pod: Pod) -> None: ...
+
+    def in_flight(self) -> InFlight: ...
+
+    def interference(self, pod: Pod, node: str, others: InFlight) -> str: ...
 
 
 def depends_on_pods(pod: Pod) -> bool:
@@ -132,17 +147,36 @@ class Directions:
         self._names = names
         self._cluster = cluster
         self._hybrid_devices = hybrid_devices
+        self._versions: OrderedDict[str, int] = OrderedDict()  # of nodes that are avoided: how often each has changed
         self._strangers: tuple[tuple[int, int], Mapping[str, str], Mapping[str, str]] = ((-1, -1), {}, {})
         self._remembered: dict[Hashable, Whereabouts] = {}
         self._equals: dict[Whereabouts, Whereabouts] = {}
-        self._versions = (-1, -1)  # of nodes, for what is remembered
+        self._node_versions = (-1, -1)  # for what is remembered
         self.judged = 0  # how often all nodes were looked at
 
-    async def of(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, float]) -> list[Whereabouts]:
+    def avoid(self, node: str, why: str) -> Avoided:
+        """A node (by Slurm's name) that did not work out is avoided until it changes."""
+        version = self._versions.pop(node, 0)
+        self._versions[node] = version  # the last in order is the last used
+        if len(self._versions) > MOST_AVOIDED:
+            self._versions.popitem(last=False)
+        return Avoided(why, asyncio.get_running_loop().time() + AVOIDED_SECONDS, version)
+
+    def node_changed(self, node: str) -> None:
+        """A pod is gone from this Kubernetes node, or the node says something else: what was wrong there may be over."""
+        name = self._names.in_slurm(node) if self._names is not None else node
+        if name in self._versions:
+            self._versions[name] += 1
+
+    def _still_avoided(self, avoided: Mapping[str, Avoided]) -> dict[str, str]:
+        now = asyncio.get_running_loop().time()
+        return {node: said.why for node, said in avoided.items() if said.until > now and self._versions.get(node) == said.version}
+
+    async def of(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, Avoided]) -> list[Whereabouts]:
         """Of the jobs (several for a hetjob) that are described by `jobs` and are for those pods. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
         return (await self.directed(jobs, pods, avoided)).where
 
-    async def directed(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, float]) -> Directed:
+    async def directed(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, Avoided]) -> Directed:
         """The same, and what it rests on."""
         rules = within_gang([pod for each in pods for pod in each])
         if rules.refusal:
@@ -176,16 +210,15 @@ class Directions:
         """Whether where they may go depends on the pods that are there now."""
         return any(depends_on_pods(pod) or self._judgement.opinion(pod).is_fleeting for pod in one_of_each([*pods]))
 
-    async def _of(self, asked: Asked, pods: Sequence[Pod], avoided: Mapping[str, float]) -> Whereabouts:
+    async def _of(self, asked: Asked, pods: Sequence[Pod], avoided: Mapping[str, Avoided]) -> Whereabouts:
         kinds = one_of_each(pods)
         rooms = await self._slurm_nodes.rooms_of(asked.partition)
-        now = asyncio.get_running_loop().time()
-        recent = frozenset(node for node, until in avoided.items() if until > now)
+        recent = self._still_avoided(avoided) if avoided else {}
         opinions = tuple(map(self._judgement.opinion, kinds))
         versions = self._slurm_nodes.version, self._names.version if self._names is not None else 0
-        if versions != self._versions:
-            self._versions, self._remembered, self._equals = versions, {}, {}
-        key = (asked, frozenset(opinions), recent)
+        if versions != self._node_versions:
+            self._node_versions, self._remembered, self._equals = versions, {}, {}
+        key = (asked, frozenset(opinions), frozenset(recent.items()))
         found = self._remembered.pop(key, None)
         if found is None:
             self.judged += 1
@@ -199,7 +232,7 @@ class Directions:
         return found
 
     def _judge(
-        self, asked: Asked, pods: Sequence[Pod], opinions: Iterable[Opinion], avoided: Iterable[str], rooms: Mapping[str, NodeRoom]
+        self, asked: Asked, pods: Sequence[Pod], opinions: Iterable[Opinion], avoided: Mapping[str, str], rooms: Mapping[str, NodeRoom]
     ) -> Whereabouts:
         refusals = [source for opinion in opinions for source in opinion.sources]
         job = asked.as_job()
@@ -214,7 +247,7 @@ class Directions:
             mapped=self._labels,
             one_of=asked.one_of,
             task=per_task(job),
-            avoided={node: f"node {node} did not work out a while ago" for node in avoided},
+            avoided=avoided,
         )
         if found.nowhere or not (asked.apart or asked.together):
             return found

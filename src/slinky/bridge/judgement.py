@@ -37,6 +37,8 @@ class KubernetesJudgement:
         self.refusal = surroundings.refusal
         self.assume = surroundings.assume
         self.withdraw = surroundings.withdraw
+        self.in_flight = surroundings.in_flight
+        self.interference = surroundings.interference
 
     def opinion(self, pod: Pod) -> Opinion:
         amounts, rules = self._ledger.answers(pod), self._surroundings.answer(pod)

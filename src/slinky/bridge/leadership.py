@@ -22,6 +22,7 @@ from slinky.bridge.jobs import Jobs, is_for
 from slinky.bridge.keeping import Keeper
 from slinky.bridge.knowledge import Groups
 from slinky.bridge.ledger import Ledger
+from slinky.bridge.lines import FRONT, Siblings, SubmitLimits
 from slinky.bridge.marker import Marking
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
@@ -94,13 +95,16 @@ class Leadership:
         directions = Directions(
             judgement, slurm_nodes, feature_labels or {}, names, cluster=executor.site.registrar, hybrid_devices=hybrid_devices
         )
+        limits = SubmitLimits(lambda *turn: self.reconciler.call(*turn), teller.moved_up)
+        siblings = Siblings(judgement.in_flight, judgement.interference, lambda *turn: self.reconciler.call(*turn), teller.moved_up)
+        self._directions, self._limits, self._siblings = directions, limits, siblings
         self.reconciler = Reconciler(
             executor,
             membership,
             groups,
             self._jobs,
             self.poller,
-            Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics, grants),
+            Submitter(executor, slurm_nodes, directions, self.poller, teller, metrics, grants, limits, siblings),
             lambda wake: Binder(
                 executor, slurm, ledger, judgement, teller, metrics, wake, volumes, names, lambda: self.poller.is_current, self._jobs.runs
             ),
@@ -130,6 +134,7 @@ class Leadership:
 
     def node_freed(self, node: str) -> None:
         """A pod is gone from it."""
+        self._directions.node_changed(node)
         self.reconciler.binder.node_freed(node)
         self.keeper.pods_changed()
         for told in self._freed:
@@ -143,8 +148,10 @@ class Leadership:
         self.reconciler.slurm_nodes_changed()
         self.keeper.nodes_changed()
 
-    def nodes_changed(self, *, in_slurm: bool = True) -> None:
-        """Kubernetes' nodes have other labels, taints or amounts, or are others. `in_slurm`: Slurm's may be too, and are read again."""
+    def nodes_changed(self, node: str = "", *, in_slurm: bool = True) -> None:
+        """Kubernetes' nodes have other labels, taints or amounts, or are others; this one, where it is named. `in_slurm`: Slurm's may be too, and are read again."""
+        if node:
+            self._directions.node_changed(node)
         if in_slurm:
             self._slurm_nodes.outdate()
         self.keeper.nodes_changed()
@@ -281,6 +288,8 @@ class Leadership:
             return Standing(reason="Parked", message=known.parked, scheduled=UNSCHEDULABLE if known.too_large else "Refused")
         if known.waits:
             return Standing(reason="WaitingForVolumes", message=known.waits, scheduled="WaitingForVolumes")
+        if (standing := self._in_line(key)) is not None:
+            return standing
         if self._window.is_waiting(key):
             return Standing(
                 reason="Window",
@@ -303,6 +312,24 @@ class Leadership:
         workload = self.reconciler.knowledge.workload(key, pods, known)
         wanted = f" of {workload.size}" if workload and workload.size > len(pods) else ""
         return Standing(reason="Gathering", message=f"waiting for the rest of the gang: {len(pods)}{wanted} pods of {key} exist")
+
+    def _in_line(self, key: WorkloadKey) -> Standing | None:
+        """Of one that waits for a submit limit, or for pods in flight. Beyond the front of a line nothing changes for it."""
+        if found := self._limits.standing(key):
+            why, position = found
+            message = f"a submit limit of Slurm is reached ({why}); {_place(position)}"
+            return Standing(reason="SubmitLimit", message=message, lasting=not position)
+        if found := self._siblings.standing(key):
+            why, position = found
+            return Standing(reason="PlacedInTurn", message=f"{why}; {_place(position)}", lasting=not position)
+        return None
+
+
+def _place(position: int) -> str:
+    """In a line. Its length is not told: it would be news all the time."""
+    if not position:
+        return f"more than {FRONT} pods or gangs are ahead of it in line"
+    return "it is the first in line" if position == 1 else f"it is number {position} in line"
 
 
 def _surplus(known: Known) -> Standing:

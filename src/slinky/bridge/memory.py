@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.annotations import JobSettings
-from slinky.bridge.directions import Asked
+from slinky.bridge.directions import Asked, Avoided
 from slinky.bridge.ends import Ending
+from slinky.bridge.lines import Scope
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import Outcome, PodView
 from slinky.bridge.submission import Submission
@@ -140,10 +141,13 @@ class Known(msgspec.Struct, gc=False):
     asked: Asked | None = None  # by which that is judged again; None where it takes the whole workload
     said: JobSettings | None = None  # what its annotations say, as they were last read
     depends_on_pods: bool = False  # where it may go depends on the pods that are there
-    avoided: dict[str, float] = {}  # nodes, by Slurm's names, that did not work out, until when
+    avoided: dict[str, Avoided] = {}  # nodes, by Slurm's names, that did not work out
+    arrived: int = 0  # the number of its arrival, by which it stands in lines
+    scope: Scope | None = None  # whose submit limits its job counts for, while it has one
     rejected: str = ""  # why the nodes that its job was given did not
     unplaceable: str = ""  # why its pods have no places in what its job was given
     doubts: int = 0  # submits in a row that Slurm refused for what may only be known wrongly here
+    too_much: bool = False  # an accounting limit refuses the job for what it asks for itself
     requeues: int = 0  # for that reason, since it was last bound
     priority: int = 0  # of the job that was given back, for the next one not to begin at the end of the queue
     unwritten: set[str] = (
@@ -161,6 +165,7 @@ class Known(msgspec.Struct, gc=False):
         self.slots, self.over, self.lost, self.missing_since, self.incomplete_since = [], False, False, 0.0, 0.0
         self.given_up, self.components = False, {}
         self.parked, self.parked_for, self.parked_until, self.started_at, self.submitted_at, self.obstacle = "", None, 0.0, 0.0, 0.0, ""
+        self.too_much = False
         self.parkings, self.ending_since, self.rejected, self.rest, self.waits = 0, 0.0, "", (), ""
         self.vacant_since, self.lineage, self.outcomes, self.remembered, self.end, self.refusals = 0.0, "", {}, {}, None, {}
         self.evicted = {}

@@ -5,6 +5,7 @@ workers of their own, so that a pod whose job has started never waits behind a t
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -70,6 +71,7 @@ class Reconciler:
         shrink: Shrink | None = None,
     ) -> None:
         self._submitter = submitter
+        self._arrivals = itertools.count(1)
         self._acts = Acts(executor, submitter, poller, metrics, Evictions(executor, teller, metrics, eviction))
         self.is_still_own = self._acts.is_still_own
         self.binder = binder(self._hurry)
@@ -124,6 +126,7 @@ class Reconciler:
     async def reconcile(self, key: WorkloadKey) -> None:
         """Look, plan, act. What fails is raised: the queue comes back to it."""
         known = self.known.setdefault(key, Known())
+        known.arrived = known.arrived or next(self._arrivals)
         if known.submitting:
             return  # it is looked at again when that is done
         pods = self.knowledge.pods(key)
@@ -134,6 +137,10 @@ class Reconciler:
         known.holds = any(view.state == "bound" or (view.state == "over" and view.finalizer) for view in views)
         workload = self.knowledge.workload(key, pods, known)
         job = await self.knowledge.job(key, pods, views, known)
+        if known.scope is not None and (known.over or not known.job_id):
+            self._submitter.job_ended(known)
+        elif known.scope is None and known.job_id and not known.over and workload is not None:
+            self._submitter.inherit(workload, known)
         views = await self._acts.adopt_labels(pods, views, job, known)
         if not pods and not known.unsettled and (job is None or job.state in ("over", "lost")):
             await self.binder.give_back(key)
@@ -155,8 +162,12 @@ class Reconciler:
             self._add(self._window.keep(key))
         elif not any(isinstance(action, Submit) for action in actions):
             self._add(self._window.leave(key))
+            if job is None:
+                self._submitter.leave_lines(key)
+        if job is not None and not starts:
+            self._submitter.siblings.land(key)
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
-        self._metrics.now(known, phase_of(now, self._window.is_waiting(key)), len(pods))
+        self._metrics.now(known, phase_of(now, self._window.is_waiting(key) or self._submitter.stands_in_line(key)), len(pods))
         self._teller.look(key, msgspec.structs.replace(now, pods=everyone) if strangers else now, pods)
         await self._shrink(pods, views, job, known, key, partial(self.succession.may_come, key, pods, known))
         self.endings(key, workload, job.job_id if job is not None and job.state in ("running", "ending") else 0)
@@ -186,6 +197,8 @@ class Reconciler:
                 self._add(self._window.leave(key))
         finally:
             known.submitting = False
+            if not known.job_id and known.unsettled is None:
+                self._submitter.siblings.land(key)
             self._hurry(key)  # the label is the commit point: it goes before other looks
 
     async def _settle(self, key: WorkloadKey, known: Known, sent: Workload) -> None:
@@ -208,7 +221,10 @@ class Reconciler:
         for action in actions:
             match action:
                 case Submit():
-                    if self._window.enter(key):
+                    lined_up = self._submitter.stands_in_line(key)
+                    if lined_up and self._submitter.must_wait(key):
+                        self._add(self._window.leave(key))
+                    elif self._window.enter(key, again=lined_up):
                         self._add(self._window.next())
                         if not self.submits.agenda.failures(key):  # else it comes again by itself, later and later
                             self.submits.add(key)
@@ -240,14 +256,17 @@ class Reconciler:
             self._hurry(key)
         elif bindings:
             refused = await self.binder.bind(key, bindings, pods, known)
+            if not refused and all(placement.uid in known.written.ranks for placement in bindings):
+                self._submitter.siblings.land(key)
             began = any(pod.state == "bound" for pod in now.pods)
             if refused and not began and await self._submitter.reject(key, known, refused, list(pods.values())):
                 self._hurry(key)
 
     def _look_again(self, key: WorkloadKey, known: Known) -> None:
         now = asyncio.get_running_loop().time()
-        if moment := next_moment(known, now, self.succession.seconds):
-            self.queue.add_after(key, moment - now + 0.05)
+        for moment in (next_moment(known, now, self.succession.seconds), self._submitter.turn_of(key)):
+            if moment > now:
+                self.queue.add_after(key, moment - now + 0.05)
 
     def _forget(self, key: WorkloadKey, known: Known) -> None:
         self.knowledge.drop_job(key, known)
@@ -257,6 +276,14 @@ class Reconciler:
         self.binder.forget(key)
         self.endings(key, None, 0)
         self._add(self._window.leave(key))
+        self._submitter.leave_lines(key)
+
+    def call(self, key: WorkloadKey, seconds: float) -> None:
+        """Its turn in a line has come, or comes then."""
+        if seconds > 0:
+            self.queue.add_after(key, seconds + 0.05)
+        else:
+            self._hurry(key)
 
     def _add(self, keys: Sequence[WorkloadKey]) -> None:
         """Whose turn it is in the window: before those who would only be told to wait, be they 100,000 of one namespace."""

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from slinky.bridge.annotations import JobSettings
-from slinky.bridge.directions import Directions
+from slinky.bridge.directions import Directions, one_of_each
 from slinky.bridge.executor import Executor, HetjobsRefusedError, is_refused
+from slinky.bridge.lines import Siblings, SubmitLimits, scope_of
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.policy import Grant, PolicyError
@@ -32,8 +33,12 @@ log = logging.getLogger(__name__)
 PARKED = Backoff(first=60.0, most=600.0)
 LABEL_SECONDS = 5.0
 MOST_REQUEUES = 5
-AVOIDED_SECONDS = 600.0
 INVALID_NODE_NAME, INVALID_FEATURE = 2018, 2029
+MAX_JOB_COUNT, ACCOUNTING_POLICY = 2007, 2050
+SUBMIT_LIMITS = {
+    MAX_JOB_COUNT: "Slurm's job table is full (MaxJobCount)",
+    ACCOUNTING_POLICY: "a limit of the account, user or QoS is reached: jobs submitted (MaxSubmitJobs, GrpSubmitJobs), or size or time of a job",
+}
 NO_SUCH_NODE = 2014  # there is none that could ever take the job; said also for moments after nodes were made or drained
 
 
@@ -49,7 +54,11 @@ class Submitter:
         teller: Teller,
         metrics: BridgeMetrics,
         grants: Callable[[str], Grant | None],
+        limits: SubmitLimits,
+        siblings: Siblings,
     ) -> None:
+        self.limits = limits
+        self.siblings = siblings
         self._executor = executor
         self._directions = directions
         self._slurm_nodes = slurm_nodes
@@ -63,6 +72,12 @@ class Submitter:
         said, said_first = workload.settings, workload
         settled = self._settled(workload, known)
         if settled is None:
+            return False
+        now, scope = asyncio.get_running_loop().time(), scope_of(settled.namespace, settled.settings)
+        if not self.limits.may_try(settled.key, scope, known.arrived, now) or not self.siblings.enter(
+            settled.key, scope, one_of_each(settled.everyone), known.arrived, now
+        ):
+            known.parked, known.parked_for, known.too_large = "", None, False  # what it waits for is the line
             return False
         workload, unknown = await self._directions.known_only(settled)
         if unknown and unknown != known.unknown_nodes:
@@ -106,6 +121,13 @@ class Submitter:
             if isinstance(error, RefusedError) and not isinstance(error, AuthenticationError):
                 if no_node:
                     self._slurm_nodes.refused()
+                if (limit := SUBMIT_LIMITS.get(error.number or 0)) and not known.too_much:
+                    now = asyncio.get_running_loop().time()
+                    if self.limits.refused(workload.key, scope, known.arrived, limit, now):
+                        log.info("%s waits in line: %s", workload.key, limit)
+                        known.parked, known.parked_for, known.too_large = "", None, False
+                        return False
+                    known.too_much = True
                 why = f"Slurm refuses the job: {error.description or error}"
                 self.park(workload.key, known, workload.pods, why, too_large=no_node, said=said)
                 return False
@@ -114,6 +136,8 @@ class Submitter:
             raise
         known.take(submission, self._poller.epoch)
         known.was_directed(whereabouts, directed.asked)
+        known.scope = scope
+        self.limits.passed(workload.key, asyncio.get_running_loop().time())
         known.is_for(workload.uids)
         known.submitted_at = asyncio.get_running_loop().time()
         if (
@@ -136,7 +160,7 @@ class Submitter:
             return False  # it is over, as will be seen
         known.priority = priority if isinstance(priority, int) else 0
         known.requeues += 1
-        known.avoided |= dict.fromkeys(refused, asyncio.get_running_loop().time() + AVOIDED_SECONDS)
+        known.avoided |= {node: self._directions.avoid(node, said) for node, said in refused.items()}
         known.rejected = why
         if known.requeues > MOST_REQUEUES:
             self.park(key, known, pods, f"given back {known.requeues} times in a row, as {why}", too_large=True)
@@ -161,6 +185,36 @@ class Submitter:
             if found.missing:
                 break
         return found
+
+    def must_wait(self, key: WorkloadKey) -> bool:
+        """It stands in a line, and it is not its turn."""
+        now = asyncio.get_running_loop().time()
+        return self.limits.waits(key, now) or self.siblings.waits(key, now)
+
+    def turn_of(self, key: WorkloadKey) -> float:
+        """When it is to be looked at again, if nothing happens before; 0 where nothing but a call can help."""
+        return max(self.limits.due(key), self.siblings.due(key))
+
+    def leave_lines(self, key: WorkloadKey) -> None:
+        """It is not to be submitted now, or has its nodes."""
+        self.limits.left(key, asyncio.get_running_loop().time())
+        self.siblings.leave(key)
+
+    def stands_in_line(self, key: WorkloadKey) -> bool:
+        return key in self.limits or key in self.siblings
+
+    def inherit(self, workload: Workload, known: Known) -> None:
+        """An earlier leader submitted its job, which counts for the limits of its scope, and is in flight until it is seen to be placed."""
+        if (settled := self.settled(workload)) is not None:
+            known.scope = scope_of(settled.namespace, settled.settings)
+            if not known.started_at:
+                self.siblings.keep(workload.key, known.scope, one_of_each(workload.everyone), asyncio.get_running_loop().time())
+
+    def job_ended(self, known: Known) -> None:
+        """A job of this workload is over: the first of those that a submit limit keeps waiting is tried."""
+        if len(self.limits):
+            self.limits.job_ended(known.scope, asyncio.get_running_loop().time())
+        known.scope = None
 
     def settled(self, workload: Workload) -> Workload | None:
         """As the policy of its namespace has it; None where it has something against it (any more), or is not known yet."""
@@ -226,6 +280,7 @@ class Submitter:
         self, key: WorkloadKey, known: Known, pods: Sequence[Pod], why: str, *, too_large: bool = False, said: JobSettings | None = None
     ) -> None:
         """For a while, or until something else is `said`."""
+        self.leave_lines(key)
         if why != known.parked:
             log.warning("%s is parked: %s", key, why)
             self._teller.parked(pods, why)

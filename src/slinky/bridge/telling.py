@@ -90,6 +90,12 @@ class Teller:
             self._event(here, "Resumed", f"Slurm job {now.job.job_id} runs again")
         self.queue.add(key)
 
+    def moved_up(self, key: WorkloadKey) -> None:
+        """Its position in a line is known from now on."""
+        if key in self._resting:
+            self._resting.discard(key)
+            self.queue.add(key)
+
     def forget(self, key: WorkloadKey) -> None:
         """It waits no more, or is no more."""
         self._waiting.discard(key)

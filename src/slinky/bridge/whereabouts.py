@@ -64,7 +64,7 @@ def where(
         return not partitions or not partitions.isdisjoint(room.partitions)
 
     refused: dict[str, Mapping[str, str]] = {}  # with where the reason is found: few are ever read
-    for found in (*refusals, avoided or {}):
+    for found in (avoided or {}, *refusals):  # what is judged now has the last word
         refused |= {name: found for name in found if (room := rooms.get(name)) is not None and usable(room)}
     if not refused and not mapped and not one_of:
         return EVERYWHERE  # as a rule: no look at each node

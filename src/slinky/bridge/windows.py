@@ -26,13 +26,15 @@ class Window:
     def waiting(self) -> int:
         return sum(map(len, self._waiting.values()))
 
-    def enter(self, key: WorkloadKey) -> bool:
-        """May it be submitted now? If not, it is remembered, and told by `leave` when it may try again."""
+    def enter(self, key: WorkloadKey, *, again: bool = False) -> bool:
+        """May it be submitted now? If not, it is remembered, and told by `leave` when it may try again. `again`: it had its turn before, and goes before the others of its namespace."""
         here = self._inside.get(key.namespace, set())
         if key in here:
             return True
+        if again and self._waiting.get(key.namespace):
+            self._wait(key, first=True)
         if not self._has_room(key.namespace) or not self._is_its_turn(key):
-            self._waiting.setdefault(key.namespace, OrderedDict())[key] = None
+            self._wait(key, first=again)
             return False
         self._stop_waiting(key)
         self.keep(key)
@@ -83,6 +85,12 @@ class Window:
             return next(iter(queue)) == key
         ahead = sum(self._has_room(namespace) for namespace in self._waiting)
         return ahead < self._total - self.inside
+
+    def _wait(self, key: WorkloadKey, *, first: bool) -> None:
+        queue = self._waiting.setdefault(key.namespace, OrderedDict())
+        queue[key] = None
+        if first:
+            queue.move_to_end(key, last=False)
 
     def _stop_waiting(self, key: WorkloadKey) -> None:
         queue = self._waiting.get(key.namespace)

@@ -26,6 +26,8 @@ MOST_EVENTS = 5
 # By the reason of the bridge's condition, of pods without a job that counts.
 STANDINGS = {
     "Window": "pod-window",
+    "SubmitLimit": "pod-submit-limit",
+    "PlacedInTurn": "pod-placed-in-turn",
     "Gathering": "pod-gathering",
     "GroupMissing": "pod-group-missing",
     "WaitingForVolumes": "pod-waits-for-volumes",
@@ -41,6 +43,7 @@ REFUSALS = (
     (re.compile(r", and (jobs of )?namespace |is the (highest|lowest) that namespace|the site delivers no signals"), "pod-not-allowed", ""),
     (re.compile(r"INVALID_ACCOUNT|\b2045\b|[Ii]nvalid account"), "pod-account-unknown", "account"),
     (re.compile(r"INVALID_QOS|\b2066\b|[Ii]nvalid qos"), "pod-qos-refused", "qos"),
+    (re.compile(r"accounting/QOS policy|\b2050\b"), "pod-over-limit", ""),
     (re.compile(r"INVALID_PARTITION|\b2000\b|[Ii]nvalid partition"), "pod-partition-unknown", "partition"),
     (re.compile(r"in all, and the pod asks for"), "pod-too-large", ""),
     (re.compile(r"none of the \d+ nodes|of one .*: say it|anti-affinity|affinity|label .* is not"), "pod-nowhere", ""),

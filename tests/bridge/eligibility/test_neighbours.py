@@ -165,7 +165,7 @@ def test_ports_of_init_containers_count_where_they_go_on_running(world: World) -
     world.own.put(a_pod("s", node="a2", initContainers=[{**passing, "restartPolicy": "Always"}]))
     pod = a_pod(containers=[{"name": "c", "ports": [port(80)]}])
     assert world.accepted(pod) == {"a1", "b1", "x"}
-    assert world.judge.refusal(pod, "a2") == "node a2 has no free port 80/TCP: another pod there has it"
+    assert world.judge.refusal(pod, "a2") == "node a2 has no free port 80/TCP: pod ns/s has it"
     assert world.accepted(a_pod(initContainers=[passing])) == {"a1", "a2", "b1", "x"}
 
 

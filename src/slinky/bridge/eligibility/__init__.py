@@ -4,6 +4,7 @@
 """
 
 from slinky.bridge.eligibility.gang import GangRules, within_gang
+from slinky.bridge.eligibility.in_flight import InFlight, interacts, pinned_to
 from slinky.bridge.eligibility.neighbours import Judge
 from slinky.bridge.eligibility.node_labels import Alternative, Rules, label_rules
 from slinky.bridge.eligibility.node_verdicts import node_refusal
@@ -14,11 +15,14 @@ __all__ = [
     "Alternative",
     "Filter",
     "GangRules",
+    "InFlight",
     "Judge",
     "Requirement",
     "Rules",
     "Surroundings",
+    "interacts",
     "label_rules",
     "node_refusal",
+    "pinned_to",
     "within_gang",
 ]

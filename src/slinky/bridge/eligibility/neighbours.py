@@ -12,7 +12,7 @@ from slinky.bridge.eligibility.selectors import SelectorError
 from slinky.bridge.eligibility.terms import Clause, Query, Term, affinity_terms, anti_affinity_terms, reach_of
 from slinky.kube.objects import Node, Pod
 
-__all__ = ["Judge", "Namespaces", "neighbour_judge"]
+__all__ = ["Judge", "Namespaces", "clause_of", "neighbour_judge"]
 
 Judge = Callable[[Node], str]
 Namespaces = Mapping[str, Mapping[str, str]]  # name → labels
@@ -28,11 +28,11 @@ def neighbour_judge(pod: Pod, residents: Residents, namespaces: Namespaces, labe
     for term, tally in residents.forbidding(meta.namespace, meta.labels, namespaces.get(meta.namespace, {})):
         judges.append(_against(term, tally.domains(term.topology_key, label_of)))
     for term in apart:
-        tally = residents.tally(Query((_clause(term, namespaces, release),)))
+        tally = residents.tally(Query((clause_of(term, namespaces, release),)))
         if tally.on_node:
             judges.append(_apart(term, tally.domains(term.topology_key, label_of)))
     if near:
-        clauses = tuple(_clause(term, namespaces, release) for term in near)
+        clauses = tuple(clause_of(term, namespaces, release) for term in near)
         tally = residents.tally(Query(clauses))
         domains = [(term, tally.domains(term.topology_key, label_of)) for term in near]
         itself = all(clause.matches(meta.namespace, meta.labels) for clause in clauses)
@@ -40,7 +40,7 @@ def neighbour_judge(pod: Pod, residents: Residents, namespaces: Namespaces, labe
     return _first(judges) if judges else None
 
 
-def _clause(term: Term, namespaces: Namespaces, release: tuple[int, int]) -> Clause:
+def clause_of(term: Term, namespaces: Namespaces, release: tuple[int, int]) -> Clause:
     return Clause(reach_of(term, namespaces.items(), release), term.selector)
 
 

@@ -41,32 +41,35 @@ def clash(one: HostPort, other: HostPort) -> bool:
 
 
 class PortsInUse:
-    """By node. Counted, as pods that were bound past a scheduler may share one."""
+    """By node, with the pods that have them. Counted, as pods that were bound past a scheduler may share one."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, dict[HostPort, int]] = {}
+        self._taken: dict[str, dict[HostPort, dict[str, int]]] = {}
 
-    def add(self, node: str, ports: Iterable[HostPort]) -> None:
+    def add(self, node: str, ports: Iterable[HostPort], pod: str) -> None:
         for port in ports:
-            here = self._taken.setdefault(node, {})
-            here[port] = here.get(port, 0) + 1
+            pods = self._taken.setdefault(node, {}).setdefault(port, {})
+            pods[pod] = pods.get(pod, 0) + 1
 
-    def remove(self, node: str, ports: Iterable[HostPort]) -> None:
+    def remove(self, node: str, ports: Iterable[HostPort], pod: str) -> None:
         for port in ports:
             here = self._taken[node]
-            here[port] -= 1
-            if not here[port]:
+            pods = here[port]
+            pods[pod] -= 1
+            if not pods[pod]:
+                del pods[pod]
+            if not pods:
                 del here[port]
             if not here:
                 del self._taken[node]
 
-    def taken(self, node: str, wanted: Iterable[HostPort]) -> HostPort | None:
-        """The first of `wanted` that cannot be had there."""
+    def taken(self, node: str, wanted: Iterable[HostPort]) -> tuple[HostPort, str] | None:
+        """The first of `wanted` that cannot be had there, and a pod that has it."""
         here = self._taken.get(node)
         if not here:
             return None
-        return next((port for port in wanted if any(clash(port, other) for other in here)), None)
+        return next(((port, next(iter(pods))) for port in wanted for other, pods in here.items() if clash(port, other)), None)
 
 
-def port_refusal(node: str, port: HostPort) -> str:
-    return f"node {node} has no free port {port}: another pod there has it"
+def port_refusal(node: str, port: HostPort, pod: str) -> str:
+    return f"node {node} has no free port {port}: pod {pod} has it"

@@ -30,6 +30,7 @@ class Resident:
     terminating: bool = False
     ports: tuple[HostPort, ...] = ()
     forbids: tuple[Term, ...] = ()
+    name: str = ""
 
 
 class Tally:

@@ -14,7 +14,7 @@ from slinky.bridge.eligibility.selectors import Requirement, Selector, SelectorE
 from slinky.bridge.eligibility.terms import Clause, Query
 from slinky.kube.objects import Node, Pod, TopologySpreadConstraint
 
-__all__ = ["Constraint", "Counting", "constraints_of", "domains_of", "spread_judge"]
+__all__ = ["Constraint", "Counting", "constraints_of", "domains_of", "numbers_of", "spread_judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def spread_judge(pod: Pod, residents: Residents, counting: Counting) -> Judge | 
     keys = tuple(sorted({constraint.topology_key for constraint in constraints}))
     judged = []
     for constraint in constraints:
-        numbers = _numbers(pod, constraint, residents, counting(constraint, keys))
+        numbers = numbers_of(pod, constraint, residents, counting(constraint, keys))
         least = 0 if len(numbers) < constraint.least_domains else min(numbers.values(), default=0)
         itself = int(constraint.selector.matches(pod.metadata.labels))
         judged.append((constraint, numbers, least, itself))
@@ -93,7 +93,7 @@ def spread_judge(pod: Pod, residents: Residents, counting: Counting) -> Judge | 
     return judge
 
 
-def _numbers(pod: Pod, constraint: Constraint, residents: Residents, domains: Domains) -> dict[str, int]:
+def numbers_of(pod: Pod, constraint: Constraint, residents: Residents, domains: Domains) -> dict[str, int]:
     """Domain → matching pods, zero included."""
     numbers = dict.fromkeys(domains.values(), 0)
     if constraint.selector.is_everything:

@@ -9,13 +9,15 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
+from weakref import WeakSet
 
+from slinky.bridge.eligibility.in_flight import InFlight, interference
 from slinky.bridge.eligibility.neighbours import Judge, neighbour_judge
 from slinky.bridge.eligibility.node_verdicts import LEAST_SHAPES, MOST_CELLS, NodeVerdicts, Shape, name_refusal, node_refusal, shape_of
 from slinky.bridge.eligibility.ports import PortsInUse, host_ports, port_refusal
 from slinky.bridge.eligibility.residents import Resident, Residents
 from slinky.bridge.eligibility.selectors import SelectorError
-from slinky.bridge.eligibility.spread import Constraint, constraints_of, spread_judge
+from slinky.bridge.eligibility.spread import Constraint, constraints_of, numbers_of, spread_judge
 from slinky.bridge.eligibility.terms import Term, affinity_terms, anti_affinity_terms
 from slinky.kube import Cache, Change, Key, Namespace, Node, Pod
 
@@ -67,7 +69,8 @@ class Surroundings:
         self._companies: dict[tuple[Shape, object], _Company] = {}
         self._namespace_version = 0
         self.filters: list[Filter] = []
-        self._verdicts.relabelled = self._residents.nodes_changed
+        self._in_flight: WeakSet[InFlight] = WeakSet()
+        self._verdicts.relabelled = self._relabelled
         namespaces.subscribe(self._namespace_changed)
         for cache in pods:
             cache.subscribe(self._pod_changed)
@@ -181,7 +184,22 @@ class Surroundings:
             for pod in assumed:
                 self.withdraw(pod)
 
+    def in_flight(self) -> InFlight:
+        """For pods whose job is in Slurm, and whose node is not known yet."""
+        found = InFlight(self._label_of)
+        self._in_flight.add(found)
+        return found
+
+    def interference(self, pod: Pod, node: str, others: InFlight) -> str:
+        """Why the pod must wait for pods in flight; `node` is the only one that is left for it, if there is one."""
+        return interference(pod, node, others, self._residents, self._namespaces, self._numbers, self._release)
+
     # Being told
+
+    def _relabelled(self) -> None:
+        self._residents.nodes_changed()
+        for others in self._in_flight:
+            others.pods.nodes_changed()
 
     def assume(self, pod: Pod, node: str) -> None:
         """We are binding it: it counts from now on. Where an earlier Binding to another node came to nothing, no longer there."""
@@ -211,13 +229,16 @@ class Surroundings:
 
         def judge(node: Node) -> str:
             name = node.metadata.name
-            port = self._ports.taken(name, wanted)
-            return port_refusal(name, port) if port else ""
+            taken = self._ports.taken(name, wanted)
+            return port_refusal(name, *taken) if taken else ""
 
         return judge
 
     def _counting(self, pod: Pod, constraint: Constraint, keys: tuple[str, ...]) -> Mapping[str, str]:
         return self._verdicts.domains(pod, constraint, keys)
+
+    def _numbers(self, pod: Pod, constraint: Constraint, keys: tuple[str, ...]) -> Mapping[str, int]:
+        return numbers_of(pod, constraint, self._residents, self._counting(pod, constraint, keys))
 
     @contextmanager
     def _without(self, pod: Pod) -> Iterator[None]:
@@ -269,16 +290,16 @@ class Surroundings:
             return
         ports, forbids = (known.ports, known.forbids) if known else (host_ports(pod), _forbids(pod))
         self._leave(uid)
-        self._enter(Resident(uid, node, pod.metadata.namespace, pod.metadata.labels, terminating, ports, forbids))
+        self._enter(Resident(uid, node, pod.metadata.namespace, pod.metadata.labels, terminating, ports, forbids, pod.metadata.name))
 
     def _enter(self, resident: Resident) -> None:
         self._residents.put(resident)
-        self._ports.add(resident.node, resident.ports)
+        self._ports.add(resident.node, resident.ports, f"{resident.namespace}/{resident.name}")
 
     def _leave(self, uid: str) -> None:
         resident = self._residents.remove(uid)
         if resident:
-            self._ports.remove(resident.node, resident.ports)
+            self._ports.remove(resident.node, resident.ports, f"{resident.namespace}/{resident.name}")
 
 
 def _forbids(pod: Pod) -> tuple[Term, ...]:
