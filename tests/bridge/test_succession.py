@@ -8,7 +8,7 @@ import pytest
 from slinky.bridge.keys import APART, GANG, JOB_ID
 from slinky.bridge.succession import fits
 from slinky.bridge.task import PerTask
-from slinky.bridge.workload import COSCHEDULING_LABEL, PodGroup, WorkloadKey
+from slinky.bridge.workload import COSCHEDULING_LABEL, Coming, PodGroup, WorkloadKey
 from slinky.kube import Job, Key, Meta, Pod
 from slinky.kube.objects import Condition, JobSpec, JobStatus
 from tests.bridge.both_sides import OWNER, World, runs, told
@@ -235,7 +235,7 @@ def test_pods_made_in_the_stead_of_a_groups_are_not_too_late() -> None:
 
 def test_pods_that_can_only_come_later_have_their_places_reserved() -> None:
     async def story(world: World) -> None:
-        coming = tuple(Pod(metadata=Meta(name=f"r-{number}", namespace="ns", labels=IN_RING)) for number in (1, 2))
+        coming = Coming(Pod(metadata=Meta(name="r-1", namespace="ns", labels=IN_RING)), range(1, 3), "r-")
         world.groups[RING] = PodGroup(
             metadata=Meta(name="ring", namespace="ns"), min_count=1, builtin=False, coming=coming, awaited=True, elastic=False
         )

@@ -5,6 +5,7 @@ Comes in: a job's description and the pods it is for. Goes out: its whereabouts 
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -18,7 +19,7 @@ from slinky.bridge.strangers import asks_for_devices, strangers, with_devices_of
 from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, where
 from slinky.bridge.workload import Workload
 from slinky.kube import Pod
-from slinky.slurm import JobDescription
+from slinky.slurm import JobDescription, compress, expand
 
 __all__ = ["Directions", "Judgement"]
 
@@ -77,6 +78,12 @@ def one_of_each(pods: Sequence[Pod]) -> Sequence[Pod]:
     return list(found.values())
 
 
+@lru_cache(16)
+def _named(hostlist: str) -> tuple[str, ...]:
+    """The nodes that a hostlist names, once each. It was counted when it was read (`annotation_values.nodes`)."""
+    return tuple(dict.fromkeys(expand(hostlist)))
+
+
 class Directions:
     """`names` tells which of Slurm's nodes are Kubernetes'; without it all are, by the same names. `cluster` is our own. `hybrid_devices`: who asks for devices may go to nodes with a slurmd too."""
 
@@ -115,10 +122,13 @@ class Directions:
     async def known_only(self, workload: Workload) -> tuple[Workload, frozenset[str]]:
         """Without those of the nodes it is to leave out that Slurm does not know, and which these are: a job that names one would be refused, and each change to it."""
         said = workload.settings
-        unknown = await self._slurm_nodes.unknown(said.exclude) if said.exclude else frozenset()
+        if not said.exclude:
+            return workload, frozenset()
+        named = _named(said.exclude)
+        unknown = await self._slurm_nodes.unknown(named)
         if not unknown:
             return workload, unknown
-        rest = tuple(name for name in said.exclude if name not in unknown)
+        rest = compress([name for name in named if name not in unknown]) or None
         return msgspec.structs.replace(workload, settings=msgspec.structs.replace(said, exclude=rest)), unknown
 
     def depend_on_pods(self, pods: Sequence[Pod]) -> bool:
