@@ -56,7 +56,7 @@ def count(expression: str, most: int = LARGEST) -> int:
     >>> count("n[08-10]x[1-2],login")
     7
     """
-    return sum(_size(word.brackets) for word in _read(expression, most))
+    return sum(_size(word.brackets, most) for word in _read(expression, most))
 
 
 def compress(names: Iterable[str]) -> str:
@@ -82,7 +82,7 @@ def _read(expression: str, most: int) -> Iterator[_Word]:
     total = 0
     for text in _words(expression.strip()):
         word = _word(text, expression)
-        total += _size(word.brackets)
+        total += _size(word.brackets, most)
         if total > most:
             raise _error(expression, f"has more than {most:,} names")
         longest = sum(map(len, word.texts)) + sum(max(_longest(each) for each in inside) for inside in word.brackets)
@@ -137,13 +137,13 @@ def _ranges(inside: str, expression: str) -> list[_Range]:
     return found
 
 
-def _size(brackets: list[list[_Range]]) -> int:
-    """The product of the brackets, which stops growing once it is too large."""
+def _size(brackets: list[list[_Range]], most: int) -> int:
+    """The product of the brackets, which stops growing once it is above `most`."""
     size = 1
     for inside in brackets:
         size *= sum(high - low + 1 for low, high, _ in inside)
-        if size > LARGEST:
-            return LARGEST + 1
+        if size > most:
+            return most + 1
     return size
 
 
