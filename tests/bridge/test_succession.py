@@ -1,11 +1,13 @@
 """Who takes whose place, with both sides in memory: pods that are replaced, gangs that are made anew, and those who come when all places are taken."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 
 from slinky.bridge.keys import APART, GANG, JOB_ID
+from slinky.bridge.memory import Known
 from slinky.bridge.succession import fits
 from slinky.bridge.task import PerTask
 from slinky.bridge.workload import COSCHEDULING_LABEL, Coming, PodGroup, WorkloadKey
@@ -229,6 +231,44 @@ def test_pods_made_in_the_stead_of_a_groups_are_not_too_late() -> None:
         world.ends("b")
         await runs(world, 1, "c")
         assert APART not in world.pod("c").metadata.annotations
+
+    told(story)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"min_count": 1_000_000},
+        {"min_count": 1, "coming": Coming(Pod(metadata=Meta(name="r-1", namespace="ns", labels=IN_RING)), range(1, 2_000_000_000), "r-")},
+    ],
+    ids=["waited for", "coming"],
+)
+def test_a_gang_of_more_pods_than_one_may_have_is_parked_and_says_why(large: dict[str, Any]) -> None:
+    async def story(world: World) -> None:
+        group = PodGroup(metadata=Meta(name="ring", namespace="ns"), builtin=False, awaited=True, elastic=False, **large)
+        world.groups[RING] = group
+        world.make("r-0", labels=IN_RING)
+        await world.until(lambda: RING in world.loop.known and world.loop.known[RING].parked)
+        assert "(gangs.maxPods)" in world.loop.known[RING].parked
+        assert not world.held
+        world.groups[RING] = msgspec.structs.replace(group, min_count=1, coming=None)
+        world.loop.known[RING].parked_until = 0.0
+        world.loop.queue.add(RING)
+        await runs(world, 1, "r-0")
+
+    told(story)
+
+
+def test_the_key_of_a_set_without_a_part_means_its_known_parts() -> None:
+    async def story(world: World) -> None:
+        keys = [WorkloadKey("LeaderWorkerSet", "ns", f"serve/{group}") for group in (0, 7)]
+        others = [WorkloadKey("LeaderWorkerSet", "ns", "server/0"), WorkloadKey("JobSet", "ns", "serve/0")]
+        world.loop.known.update({key: Known() for key in (*keys, *others)})
+        looked: list[WorkloadKey] = []
+        world.loop.queue.add = lambda key, **_: looked.append(key)  # type: ignore[method-assign,assignment,misc]
+        world.loop.look(WorkloadKey("LeaderWorkerSet", "ns", "serve"))
+        assert looked == keys
+        world.loop.known.clear()
 
     told(story)
 
