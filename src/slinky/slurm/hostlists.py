@@ -17,6 +17,7 @@ __all__ = ["compress", "count", "expand", "shorten"]
 
 LARGEST = 65_536  # names in one range, in one bracket and in one list: Slurm refuses a longer range, and has no more nodes
 LONGEST_NAME = 255  # characters
+LONGEST_RANGE = 400  # characters of the two numbers of a range
 SHOWN = 80  # characters of the text in an error
 
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
@@ -125,7 +126,9 @@ def _ranges(inside: str, expression: str) -> list[_Range]:
     """`1-3,07` → 1 to 3, and 07. The width is that of a range's first number."""
     found: list[_Range] = []
     for part in inside.split(","):
-        match = _RANGE.fullmatch(part) if len(part) <= 2 * LONGEST_NAME else None
+        if len(part) > LONGEST_RANGE:
+            raise _error(expression, f"has a range of {len(part):,} characters: {part[:SHOWN]}…")
+        match = _RANGE.fullmatch(part)
         if not match:
             raise _error(expression, f"has a range that is none: {part[:SHOWN]!r}")
         low, high = int(match[1]), int(match[2] or match[1])
