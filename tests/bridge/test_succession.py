@@ -265,7 +265,7 @@ def test_the_key_of_a_set_without_a_part_means_its_known_parts() -> None:
         others = [WorkloadKey("LeaderWorkerSet", "ns", "server/0"), WorkloadKey("JobSet", "ns", "serve/0")]
         world.loop.known.update({key: Known() for key in (*keys, *others)})
         looked: list[WorkloadKey] = []
-        world.loop.queue.add = lambda key, **_: looked.append(key)  # type: ignore[method-assign,assignment,misc]
+        world.loop.queue.add = lambda key, **_: looked.append(key)  # type: ignore[method-assign]
         world.loop.look(WorkloadKey("LeaderWorkerSet", "ns", "serve"))
         assert looked == keys
         world.loop.known.clear()
