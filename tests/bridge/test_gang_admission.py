@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from slinky.bridge.admission import admit_root
 from slinky.bridge.keys import GANG
-from slinky.bridge.settings import NodeSettings, Settings
+from slinky.bridge.settings import GangSettings, NodeSettings, Settings
 
 ZONE = "topology.kubernetes.io/zone"
 SETTINGS = Settings(managed_namespaces=["ns"])
@@ -71,24 +72,50 @@ def test_members_that_are_to_be_together_need_the_label_as_a_feature() -> None:
 
 
 PLAIN: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
-TOO_MANY = "spec: it asks for 2,000,000,000 pods, and may ask for 100,000 at most"
+TOO_MANY = "a gang of 2,000,000,000 pods, and one may have 20,000 (gangs.maxPods)"
 
 
-def many(pods: dict[str, Any], replicas: int = 2_000_000_000) -> list[dict[str, Any]]:
-    sets = [jobset(pods), lws(pods, size=1)]
-    sets[0]["spec"]["replicatedJobs"][0]["replicas"] = sets[1]["spec"]["replicas"] = replicas
-    return [*sets, lws(pods, size=replicas)]
+def many(pods: dict[str, Any], count: int = 2_000_000_000) -> list[dict[str, Any]]:
+    several = jobset(pods)
+    several["spec"]["replicatedJobs"][0]["replicas"] = count
+    return [several, lws(pods, size=count), job(pods, parallelism=count)]
 
 
-@pytest.mark.parametrize("root", many(PLAIN))
-def test_a_set_of_more_pods_than_may_be_is_refused(root: dict[str, Any]) -> None:
+def groups(count: int) -> list[dict[str, Any]]:
+    meta = {"name": "g", "namespace": "ns"}
+    specs = [
+        {"minMember": count},
+        {"schedulingPolicy": {"gang": {"minCount": count}}},
+        {"podGroups": [{"name": "a", "policy": {"basic": {}}}, {"name": "b", "policy": {"gang": {"minCount": count}}}]},
+    ]
+    return [{"metadata": meta, "spec": spec} for spec in specs]
+
+
+@pytest.mark.parametrize("root", many(PLAIN) + groups(2_000_000_000))
+def test_a_gang_of_more_pods_than_one_may_have_is_refused(root: dict[str, Any]) -> None:
     assert TOO_MANY in admit_root(root, SETTINGS).refusal
     assert not admit_root(root, SETTINGS, before=root).refusal
+    large = msgspec.structs.replace(SETTINGS, gangs=GangSettings(max_pods=2_000_000_000))
+    assert not admit_root(root, large).refusal
 
 
-@pytest.mark.parametrize("root", many(PLAIN, 100_000))
-def test_a_set_of_as_many_pods_as_may_be_is_not(root: dict[str, Any]) -> None:
+@pytest.mark.parametrize("root", many(PLAIN, 20_000) + groups(20_000))
+def test_a_gang_of_as_many_pods_as_one_may_have_is_not(root: dict[str, Any]) -> None:
     assert not admit_root(root, SETTINGS).refusal
+
+
+def test_what_is_no_gang_may_have_any_number_of_pods() -> None:
+    """Each group of a LeaderWorkerSet is a gang, and so is each part of a JobSet that starts in order. (The whole of a set was limited while each part of it was looked at whenever it changed.)"""
+    single, in_order = lws(PLAIN, size=1), jobset(PLAIN)
+    single["spec"]["replicas"] = 2_000_000_000
+    in_order["spec"] |= {"startupPolicy": {"startupPolicyOrder": "InOrder"}}
+    in_order["spec"]["replicatedJobs"] = [
+        {"name": f"r{number}", "replicas": 15_000, "template": {"spec": {"template": PLAIN}}} for number in range(3)
+    ]
+    no_gang, plain_job = jobset(PLAIN, **{GANG: "false"}), job(PLAIN, gang="false", parallelism=10**6)
+    no_gang["spec"]["replicatedJobs"][0]["replicas"] = 2_000_000_000
+    for root in (single, in_order, no_gang, plain_job):
+        assert not admit_root(root, SETTINGS).refusal
 
 
 @pytest.mark.parametrize("root", many({"spec": {**PLAIN["spec"], "schedulerName": "another"}}))

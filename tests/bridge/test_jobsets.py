@@ -5,11 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.bridge.jobsets import JobSet, expected, first_ranks, is_awaited, part_of, parts
+from slinky.bridge.jobsets import JobSet, expected, first_ranks, is_awaited, is_whole, part_of
 from slinky.bridge.keys import SETTINGS
-from slinky.bridge.roots import group_of_root, keys_of_root, part_in, says_the_same, too_many
+from slinky.bridge.roots import group_of_root, largest_gang, part_in, says_the_same
 from slinky.bridge.workload import WorkloadKey, key_of, rank_of, workload_of
 from slinky.kube.objects import Job, Pod
+from tests.bridge.counting import calls
 
 EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
 
@@ -69,15 +70,15 @@ def after(name: str, status: str = "Ready") -> dict[str, Any]:
 
 
 def test_without_an_order_all_start_together() -> None:
-    assert parts(jobset(*LOOSE)) == ["driver"]
+    assert is_whole(jobset(*LOOSE))
     assert part_of(jobset(*LOOSE), "worker") == "driver"
     assert expected(jobset(*LOOSE), "driver", (), {}) == 5
 
 
 def test_in_order_each_replicated_job_is_a_part() -> None:
     found = jobset(*LOOSE, **IN_ORDER)
-    assert parts(found) == ["driver", "worker"]
-    assert [expected(found, part, (), {}) for part in parts(found)] == [1, 4]
+    assert not is_whole(found)
+    assert [expected(found, part, (), {}) for part in ("driver", "worker")] == [1, 4]
 
 
 def test_those_that_wait_for_the_same_start_together() -> None:
@@ -85,8 +86,7 @@ def test_those_that_wait_for_the_same_start_together() -> None:
         ("a", 1, 1, 1), ("b", 1, 1, 1), ("c", 1, 1, 1, after("a")), ("d", 1, 1, 1, after("a")), ("e", 1, 1, 1, after("a", "Complete"))
     )
     assert [part_of(found, name) for name in "abcde"] == ["a", "a", "c", "c", "e"]
-    assert parts(found) == ["a", "c", "e"]
-    assert [key.name for key in keys_of_root(found)] == ["js/a", "js/c", "js/e"]
+    assert [part_of(found, each.name) for each in found.spec.replicated_jobs if part_of(found, each.name) == each.name] == ["a", "c", "e"]
 
 
 def test_with_exclusive_topology_leader_and_workers_of_each_job_are_two() -> None:
@@ -185,19 +185,27 @@ def test_labels_alone_make_no_pod_part_of_a_set() -> None:
     assert key_of(pod("a", 0, 0), jobs, loose, "a").kind == "Pod"
 
 
-@pytest.mark.parametrize(
-    "replicated", [("w", 2_000_000_000, 1, 1), ("w", 2_000_000_000, 0, 0), ("w", 3, 50_000, 50_000), ("w", 1, 2_000_000_000, None)]
-)
+@pytest.mark.parametrize("replicated", [("w", 2_000_000_000, 1, 1), ("w", 3, 50_000, 50_000), ("w", 1, 2_000_000_000, None)])
 @pytest.mark.parametrize("annotations", [{}, EXCLUSIVE])
-def test_a_set_of_more_pods_than_may_be_is_not_gathered(replicated: tuple[Any, ...], annotations: dict[str, str]) -> None:
-    found = jobset(("driver", 1, 1, 1), replicated, annotations=annotations)
-    assert "may ask for 100,000 at most" in too_many(found)
-    assert keys_of_root(found) == []
-    assert group_of_root(found, "driver") is None
-    assert part_in(found, pod("w", 0, 0))
+def test_what_is_known_of_a_set_is_no_longer_for_its_size(replicated: tuple[Any, ...], annotations: dict[str, str]) -> None:
+    """Each replica used to be an object of its own at every look, so a set of more than 100,000 pods was left out; now only its gang is too large."""
+    found, small = (jobset(("driver", 1, 1, 1), each, annotations=annotations) for each in (replicated, ("w", 2, 2, 2)))
+
+    def look(root: JobSet) -> None:
+        part = part_in(root, pod("w", 0, 1))
+        group = group_of_root(root, part)
+        assert group is not None
+        assert group.first_ranks.get("js-w-0")
+        largest_gang(root)
+
+    assert calls(lambda: look(found)) <= 2 * calls(lambda: look(small))
+    assert largest_gang(found) > (20_000 if not annotations else 0)
 
 
-def test_a_set_of_as_many_pods_as_may_be_is() -> None:
-    found = jobset(("w", 10, 10_000, 10_000))
-    assert not too_many(found)
-    assert group_of_root(found, "w") is not None
+def test_a_thousand_replicated_jobs_are_read_once_and_not_for_each_pod() -> None:
+    found = jobset(*((f"r{number}", 1, 1, 1) for number in range(1000)))
+    group_of_root(found, "r0")  # reads it
+    assert calls(lambda: [part_in(found, pod(f"r{number}", 0, 0)) for number in range(1000)]) < 60_000
+    group = group_of_root(found, "r0")
+    assert group is not None
+    assert (group.min_count, group.first_ranks["js-r999-0"], largest_gang(found)) == (1000, (999, 1), 1000)

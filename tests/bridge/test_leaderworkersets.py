@@ -7,9 +7,11 @@ import pytest
 
 from slinky.bridge.leaderworkersets import LeaderWorkerSet, place_in_group
 from slinky.bridge.needs import needs_of
-from slinky.bridge.roots import group_of_root, keys_of_root, part_in, says_the_same, too_many
-from slinky.bridge.workload import WorkloadKey, group_of, rank_of, workload_of
+from slinky.bridge.roots import group_of_root, largest_gang, part_in, says_the_same
+from slinky.bridge.translate import Site, translate
+from slinky.bridge.workload import WorkloadKey, group_of, workload_of
 from slinky.kube.objects import Pod
+from tests.bridge.counting import calls
 
 PREFIX = "leaderworkerset.sigs.k8s.io/"
 
@@ -33,7 +35,6 @@ def pod(group: int, worker: int, size: int = 3, owner: str = "StatefulSet") -> P
 def test_each_group_is_a_workload_led_by_its_leader() -> None:
     assert group_of(pod(1, 2)) == WorkloadKey("LeaderWorkerSet", "lab", "serve")
     assert part_in(lws(), pod(1, 2)) == "1"
-    assert [key.name for key in keys_of_root(lws())] == ["serve/0", "serve/1"]
     pods = [pod(1, 2), pod(1, 1), pod(1, 0)]
     workload = workload_of(WorkloadKey("LeaderWorkerSet", "lab", "serve/1"), pods, group_of_root(lws(), "1", pods=pods))
     assert workload is not None
@@ -52,14 +53,20 @@ def test_workers_that_come_when_the_leader_is_ready_have_room_in_its_job() -> No
     workload = workload_of(WorkloadKey("LeaderWorkerSet", "lab", "serve/0"), [pod(0, 0)], group_of_root(found, "0", pods=[pod(0, 0)]))
     assert workload is not None
     assert (workload.size, workload.is_complete, len(workload.everyone)) == (1, True, 3)
-    assert [each.metadata.name for each in workload.everyone] == ["serve-0", "serve-0-1", "serve-0-2"]
-    assert [needs_of(each).cpu for each in workload.coming] == [4, 4]
+    assert [workload.name_at(rank) for rank in range(3)] == ["serve-0", "serve-0-1", "serve-0-2"]
+    assert [needs_of(each).cpu for each in workload.everyone[1:]] == [4, 4]
     assert list(workload.uids) == ["serve-0"]
     both = [pod(0, 0), pod(0, 2)]
     later = workload_of(WorkloadKey("LeaderWorkerSet", "lab", "serve/0"), both, group_of_root(found, "0", pods=both))
     assert later is not None
-    assert [rank_of(each)[1] for each in later.everyone] == [0, 1, 2]
-    assert [each.metadata.name for each in later.coming] == ["serve-0-1"]
+    assert [later.name_at(rank) for rank in range(3)] == ["serve-0", "serve-0-1", "serve-0-2"]
+    assert (later.coming is not None, later.count, later.uids) == (True, 3, ("serve-0", "serve-0-2"))
+    assert later.coming is not None
+    assert list(later.coming.left()) == [1]
+    everyone = [pod(0, worker) for worker in range(3)]
+    last = workload_of(WorkloadKey("LeaderWorkerSet", "lab", "serve/0"), everyone, group_of_root(found, "0", pods=everyone))
+    assert last is not None
+    assert (last.coming, last.everyone) == (None, last.pods)
 
 
 def test_with_exclusive_topology_leader_and_workers_are_two() -> None:
@@ -71,7 +78,6 @@ def test_with_exclusive_topology_leader_and_workers_are_two() -> None:
     workload = workload_of(WorkloadKey("LeaderWorkerSet", "lab", "serve/1/workers"), pods, group_of_root(found, "1/workers", pods=pods))
     assert workload is not None
     assert (workload.name, list(workload.wished_ranks.values())) == ("serve-1-workers", [0, 1])
-    assert len(keys_of_root(found)) == 4
 
 
 def test_while_a_new_size_is_rolled_out_a_group_has_the_size_that_its_pods_say() -> None:
@@ -94,23 +100,27 @@ def test_only_what_a_group_rests_on_is_a_reason_to_look() -> None:
     assert not says_the_same(lws(), lws(annotations={"a": "b"}))
 
 
-@pytest.mark.parametrize(("size", "replicas"), [(1, 2_000_000_000), (2_000_000_000, 1), (2_000_000_000, 0), (50_000, 3)])
+@pytest.mark.parametrize(("size", "replicas"), [(1, 2_000_000_000), (2_000_000_000, 1), (99_999, 1)])
 @pytest.mark.parametrize("policy", ["LeaderReady", "LeaderCreated"])
-def test_a_set_of_more_pods_than_may_be_is_not_gathered(size: int, replicas: int, policy: str) -> None:
-    found = lws(size, replicas, startupPolicy=policy)
-    assert "may ask for 100,000 at most" in too_many(found)
-    assert keys_of_root(found) == []
-    assert group_of_root(found, "0", pods=[pod(0, 0)]) is None
-    assert group_of_root(found, "") is None
+def test_what_is_known_of_a_set_is_no_longer_for_its_size(size: int, replicas: int, policy: str) -> None:
+    """Each worker to come used to be an object of its own at every look, so a set of more than 100,000 pods was left out; now only a group of it is too large for a gang."""
+
+    def look(root: LeaderWorkerSet) -> None:
+        pods = [pod(0, 0, size=root.spec.leader_worker_template.size)]
+        workload = workload_of(WorkloadKey("LeaderWorkerSet", "lab", "serve/0"), pods, group_of_root(root, "0", pods=pods))
+        assert workload is not None
+        assert max(workload.size, workload.count) == largest_gang(root)
+
+    large, small = lws(size, replicas, startupPolicy=policy), lws(3, 2, startupPolicy=policy)
+    assert calls(lambda: look(large)) <= 2 * calls(lambda: look(small))
 
 
-def test_a_set_of_as_many_pods_as_may_be_is() -> None:
-    found = lws(100, 1000)
-    assert not too_many(found)
-    assert len(keys_of_root(found)) == 1000
-    assert group_of_root(found, "0") is not None
-
-
-def test_the_size_that_a_pod_says_is_bounded_too() -> None:
-    found = lws(startupPolicy="LeaderReady")
-    assert group_of_root(found, "0", pods=[pod(0, 0, size=999_999_999)]) is None
+def test_the_workers_to_come_are_one_object_in_a_job_of_ten_thousand() -> None:
+    found = lws(10_000, startupPolicy="LeaderReady")
+    workload = workload_of(
+        WorkloadKey("LeaderWorkerSet", "lab", "serve/0"), [pod(0, 0, 10_000)], group_of_root(found, "0", pods=[pod(0, 0, 10_000)])
+    )
+    assert workload is not None
+    assert (len(workload.everyone), len(set(map(id, workload.everyone)))) == (10_000, 2)
+    job = translate(workload, Site(cluster="c", partition="p"))
+    assert (job.tasks, workload.name_at(9_999)) == (10_000, "serve-0-9999")

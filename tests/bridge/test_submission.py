@@ -1,5 +1,6 @@
 """A job as it is remembered, and what its pods are told of their place in it."""
 
+import random
 from typing import Any
 
 import msgspec
@@ -8,9 +9,10 @@ import pytest
 from slinky.bridge.keys import DEVICES, SLURM_NODE, TASK
 from slinky.bridge.marker import comment_for
 from slinky.bridge.placement import Slot
-from slinky.bridge.submission import Component, Submission, hetjob_of, submission_from, submission_of, task_annotations
+from slinky.bridge.submission import Component, Layout, Submission, hetjob_of, submission_from, submission_of, task_annotations
 from slinky.bridge.task import PerTask
-from slinky.slurm import Job, JobDescription
+from slinky.slurm import Job, JobDescription, expand
+from tests.bridge.counting import calls
 
 
 def slots(*nodes: tuple[str, int]) -> list[Slot]:
@@ -19,7 +21,7 @@ def slots(*nodes: tuple[str, int]) -> list[Slot]:
 
 
 def told(job: Submission, slot: Slot, places: list[Slot]) -> dict[str, str]:
-    return {name.removeprefix(TASK): value for name, value in task_annotations(job, slot, places).items()}
+    return {name.removeprefix(TASK): value for name, value in task_annotations(Layout(job, places), slot).items()}
 
 
 def test_a_task_knows_its_place() -> None:
@@ -48,6 +50,54 @@ def test_nodes_are_written_as_slurm_writes_them_in_rank_order(nodes: list[tuple[
     places = slots(*nodes)
     said = told(Submission(job_id=1, tasks=len(places)), places[0], places)
     assert (said["nodelist"], said["tasks-per-node"]) == (nodelist, per_node)
+
+
+def cloud_names(count: int) -> list[str]:
+    return [f"ip-10-0-{number // 250}-{number % 250}.eu-west-1.compute.internal" for number in range(count)]
+
+
+def odd_names(count: int) -> list[str]:
+    """With letters drawn by lot, as a cloud's node pools have them: nothing in them can be joined."""
+    dice = random.Random(1)
+    return [f"gke-pool-1-a1b2c3d4-{''.join(dice.choices('abcdefghijkmnpqrstuvwxyz', k=5))}" for _ in range(count)]
+
+
+def test_numbers_in_the_middle_of_names_are_joined_too() -> None:
+    places = slots(*((name, 1) for name in cloud_names(3200)))
+    said = told(Submission(job_id=1, tasks=3200), places[3000], places)
+    assert len(said["nodelist"]) < 1000
+    assert expand(said["nodelist"]) == cloud_names(3200)
+
+
+@pytest.mark.parametrize(("count", "on_all", "on_first"), [(300, True, True), (700, True, True), (3200, False, True), (5000, False, False)])
+def test_a_list_that_is_long_is_not_on_each_pod(count: int, on_all: bool, on_first: bool) -> None:
+    names = odd_names(count)
+    places = slots(*((name, 1) for name in names))
+    layout = Layout(Submission(job_id=1, tasks=count), places)
+    said = [task_annotations(layout, slot) for slot in places]
+    assert [TASK + "nodelist" in each for each in (said[0], said[1], said[-1])] == [on_first, on_all, on_all]
+    assert bool(layout.withheld) is not on_all
+    if on_first:
+        assert expand(said[0][TASK + "nodelist"]) == names
+    if not on_all:
+        assert f"the job's {count:,} nodes" in said[1][TASK + "nodelist-withheld"]
+    assert all(each[TASK + "nnodes"] == str(count) for each in said)
+    assert sum(len(value) for each in said for value in each.values()) < 24 * 1024**2
+    assert max(len(value) for each in said for value in each.values()) < 128 * 1024
+
+
+def test_what_pods_are_told_is_reckoned_in_proportion_to_their_number() -> None:
+    def work(count: int) -> int:
+        places = slots(*((name, 2) for name in odd_names(count)))
+
+        def tell() -> None:
+            layout = Layout(Submission(job_id=1, tasks=2 * count), places)
+            for slot in places:
+                task_annotations(layout, slot)
+
+        return calls(tell)
+
+    assert work(2000) <= 11 * work(200)
 
 
 def test_devices_are_told_by_their_numbers() -> None:

@@ -1,14 +1,16 @@
 """Who takes whose place, with both sides in memory: pods that are replaced, gangs that are made anew, and those who come when all places are taken."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
 
 from slinky.bridge.keys import APART, GANG, JOB_ID
+from slinky.bridge.memory import Known
 from slinky.bridge.succession import fits
 from slinky.bridge.task import PerTask
-from slinky.bridge.workload import COSCHEDULING_LABEL, PodGroup, WorkloadKey
+from slinky.bridge.workload import COSCHEDULING_LABEL, Coming, PodGroup, WorkloadKey
 from slinky.kube import Job, Key, Meta, Pod
 from slinky.kube.objects import Condition, JobSpec, JobStatus
 from tests.bridge.both_sides import OWNER, World, runs, told
@@ -233,9 +235,47 @@ def test_pods_made_in_the_stead_of_a_groups_are_not_too_late() -> None:
     told(story)
 
 
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"min_count": 1_000_000},
+        {"min_count": 1, "coming": Coming(Pod(metadata=Meta(name="r-1", namespace="ns", labels=IN_RING)), range(1, 2_000_000_000), "r-")},
+    ],
+    ids=["waited for", "coming"],
+)
+def test_a_gang_of_more_pods_than_one_may_have_is_parked_and_says_why(large: dict[str, Any]) -> None:
+    async def story(world: World) -> None:
+        group = PodGroup(metadata=Meta(name="ring", namespace="ns"), builtin=False, awaited=True, elastic=False, **large)
+        world.groups[RING] = group
+        world.make("r-0", labels=IN_RING)
+        await world.until(lambda: RING in world.loop.known and world.loop.known[RING].parked)
+        assert "(gangs.maxPods)" in world.loop.known[RING].parked
+        assert not world.held
+        world.groups[RING] = msgspec.structs.replace(group, min_count=1, coming=None)
+        world.loop.known[RING].parked_until = 0.0
+        world.loop.queue.add(RING)
+        await runs(world, 1, "r-0")
+
+    told(story)
+
+
+def test_the_key_of_a_set_without_a_part_means_its_known_parts() -> None:
+    async def story(world: World) -> None:
+        keys = [WorkloadKey("LeaderWorkerSet", "ns", f"serve/{group}") for group in (0, 7)]
+        others = [WorkloadKey("LeaderWorkerSet", "ns", "server/0"), WorkloadKey("JobSet", "ns", "serve/0")]
+        world.loop.known.update({key: Known() for key in (*keys, *others)})
+        looked: list[WorkloadKey] = []
+        world.loop.queue.add = lambda key, **_: looked.append(key)  # type: ignore[method-assign]
+        world.loop.look(WorkloadKey("LeaderWorkerSet", "ns", "serve"))
+        assert looked == keys
+        world.loop.known.clear()
+
+    told(story)
+
+
 def test_pods_that_can_only_come_later_have_their_places_reserved() -> None:
     async def story(world: World) -> None:
-        coming = tuple(Pod(metadata=Meta(name=f"r-{number}", namespace="ns", labels=IN_RING)) for number in (1, 2))
+        coming = Coming(Pod(metadata=Meta(name="r-1", namespace="ns", labels=IN_RING)), range(1, 3), "r-")
         world.groups[RING] = PodGroup(
             metadata=Meta(name="ring", namespace="ns"), min_count=1, builtin=False, coming=coming, awaited=True, elastic=False
         )

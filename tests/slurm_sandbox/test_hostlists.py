@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from slinky.sandbox.handle import Sandbox
-from slinky.slurm import compress, expand
+from slinky.slurm import compress, expand, shorten
 
 pytestmark = pytest.mark.sandbox
 
@@ -84,3 +84,30 @@ def test_hostlist(sandbox: Sandbox) -> None:
     answers = scontrol(sandbox, [f"show hostlist {','.join(found)}" for found in lists])
     wrong = [(found, compress(found), answer) for found, answer in zip(lists, answers, strict=True) if [compress(found)] != answer]
     assert wrong[:5] == []
+
+
+def cloud_names(dice: random.Random) -> list[str]:
+    """As clouds call their nodes: numbers in the middle, and letters drawn by lot."""
+    found = []
+    for _ in range(dice.choice([1, 2, 3, 5])):
+        net, host, count = dice.randrange(256), dice.randrange(256), dice.choice([1, 1, 2, 4, 20])
+        form = dice.choice(
+            ["ip-10-0-{net}-{host}.eu-west-1.compute.internal", "gke-pool-{net}-a1b2c3d4-x{host}y2", "vm{net:03}-{host:02}x", "n{host}"]
+        )
+        found += [form.format(net=net, host=(host + step) % 256) for step in range(count)]
+    dice.shuffle(found) if dice.random() < 0.2 else None
+    return found
+
+
+def test_slurm_reads_what_was_shortened_as_the_same_names_in_the_same_order(sandbox: Sandbox) -> None:
+    dice = random.Random(3)
+    lists = [cloud_names(dice) for _ in range(COUNT)]
+    answers = scontrol(sandbox, [f"show hostnames {shorten(found)}" for found in lists])
+    wrong = [(found, shorten(found), answer) for found, answer in zip(lists, answers, strict=True) if found != answer]
+    assert wrong[:5] == []
+
+
+def test_slurm_takes_a_range_as_large_as_ours_and_no_larger(sandbox: Sandbox) -> None:
+    largest, larger = scontrol(sandbox, ["show hostnames n[1-65536]", "show hostnames n[1-65537]"])
+    assert largest == expand("n[1-65536]")
+    assert len(larger) <= 1

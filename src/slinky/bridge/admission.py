@@ -5,12 +5,12 @@ that is not ours is never changed or refused; one that is ours gets all it needs
 are written by the bridge only.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
 
-from slinky.bridge.annotations import AnnotationError, old_names, read_settings
+from slinky.bridge.annotations import AnnotationError, in_short, old_names, read_settings
 from slinky.bridge.gang_admission import gang_problems, size_problems
 from slinky.bridge.gres_needs import too_few
 from slinky.bridge.jobsets import JOBSET_NAME
@@ -26,6 +26,8 @@ __all__ = ["DEVICE_CLASS", "TASK_ENVIRONMENT", "Verdict", "admit_change", "admit
 
 DEFAULT_SCHEDULER = "default-scheduler"
 GRES = f"{SETTINGS}gres"
+MOST_LISTED = 10
+MOST_NAME = 253  # as long as a name can be; the API server checks names after the webhook has seen them
 MIRROR = "kubernetes.io/config.mirror"
 DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"  # a resource name that asks for devices of a DeviceClass
 
@@ -110,7 +112,7 @@ def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_b
         *_too_few(pod, annotations, grant),
     ]
     if problems:
-        return Verdict(refusal="; ".join(problems))
+        return Verdict(refusal=in_short(problems))
     return Verdict(patches=tuple(_patches(pod, settings)), warnings=tuple(old_names(annotations)))
 
 
@@ -120,13 +122,13 @@ def admit_root(root: Mapping[str, Any], settings: Settings, before: Mapping[str,
     `before` is what it was, where it is changed: what was wrong already is not refused again, or its controllers could not touch it any more.
     """
     grant = grant or Policy(settings).grant(root.get("metadata", {}).get("namespace") or "", {})
-    known = _root_problems(before, settings, grant) if before else []
+    known = set(_root_problems(before, settings, grant)) if before else set()
     if news := [problem for problem in _root_problems(root, settings, grant) if problem not in known]:
-        return Verdict(refusal="; ".join(news))
-    told = old_names(_annotations(before)) if before else []
+        return Verdict(refusal=in_short(news))
+    told = set(old_names(_annotations(before))) if before else set()
     warnings = [warning for warning in old_names(_annotations(root)) if warning not in told]
     if before and (others := _changed("annotation", before, root, frozenset(), SETTINGS)):
-        warnings.append(f"{', '.join(others)}: what is changed holds for jobs that are submitted from now on")
+        warnings.append(f"{_listed(others)}: what is changed holds for jobs that are submitted from now on")
     return Verdict(warnings=tuple(warnings))
 
 
@@ -143,7 +145,7 @@ def admit_change(
     touched = [*_changed("label", old, new, OWNED_LABELS), *_changed("annotation", old, new, OWNED_ANNOTATIONS, TASK)]
     if touched:
         why = "is the bridge's own and says which Slurm job the pod belongs to and what it has there: leave it as it is"
-        return Verdict(refusal="; ".join(f"{key} {why}" for key in touched))
+        return Verdict(refusal=in_short(f"{key} {why}" for key in touched))
     return _other_settings(old, new, grant or Policy(settings).grant(new.get("metadata", {}).get("namespace") or "", {}))
 
 
@@ -154,11 +156,11 @@ def _other_settings(old: Mapping[str, Any], new: Mapping[str, Any], grant: Grant
         return LEFT_ALONE
     known, found = ([*_problems(said, grant), *_too_few(new, said, grant)] for said in map(_annotations, (old, new)))
     if news := [problem for problem in found if problem not in known]:
-        return Verdict(refusal="; ".join(news))
+        return Verdict(refusal=in_short(news))
     job_id = (new.get("metadata", {}).get("labels") or {}).get(JOB_ID)
     if not job_id:
         return LEFT_ALONE
-    return Verdict(warnings=(f"{', '.join(others)}: to no effect, as the pod is Slurm job {job_id} already",))
+    return Verdict(warnings=(f"{_listed(others)}: to no effect, as the pod is Slurm job {job_id} already",))
 
 
 def _changed(kind: str, old: Mapping[str, Any], new: Mapping[str, Any], keys: Set[str], prefix: str | None = None) -> list[str]:
@@ -166,6 +168,12 @@ def _changed(kind: str, old: Mapping[str, Any], new: Mapping[str, Any], keys: Se
     before, after = (side.get("metadata", {}).get(f"{kind}s") or {} for side in (old, new))
     different = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
     return [f"{kind} {key}" for key in different if key in keys or (prefix and key.startswith(prefix))]
+
+
+def _listed(keys: Sequence[str]) -> str:
+    """The first few of them; users may write any number."""
+    more = len(keys) - MOST_LISTED
+    return ", ".join(keys[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _annotations(document: Mapping[str, Any]) -> Mapping[str, str]:
@@ -213,21 +221,33 @@ def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant) ->
     """Its own, and those of its templates, each with the template's place. The root's annotations go before a template's class and deadline."""
     spec = root.get("spec") or {}
     _, limit = _word(spec)
-    own = _problems(_annotations(root), grant, time_limit=limit)
-    found = list(own)
+    said_by_root = {key: text for key, text in _annotations(root).items() if key.startswith(SETTINGS)}
+    own = _problems(said_by_root, grant, time_limit=limit)
+    found, known = list(own), set(own)
     ours = [each for each in _templates(spec) if is_ours(each[1], settings, managed=True)]
+    judged: dict[bytes, list[str]] = {}  # by template: the replicated jobs of a JobSet are often alike
     for place, template, more in ours:
-        name, deadline = _word(template.get("spec") or {})
-        said = {**_annotations(root), **more, **_annotations(template)}
-        news = [
-            *_owned_keys(template),
-            *_not_yet(template),
-            *_problems(said, grant, name, deadline or limit),
-            *grant.too_long(_grace(template)),
-            *_too_few(template, said, grant),
-        ]
-        found += [f"{place}: {problem}" for problem in news if problem not in own]
-    return [*found, *(size_problems(root) if ours else ()), *gang_problems(root, settings.nodes.feature_labels)]
+        alike = msgspec.json.encode((template, more))
+        if alike not in judged:
+            judged[alike] = _template_problems(template, {**said_by_root, **more, **_annotations(template)}, grant, limit)
+        found += [f"{place}: {problem}" for problem in judged[alike] if problem not in known]
+    sizes = size_problems(root, settings.gangs.max_pods) if ours or not _has_templates(spec) else []
+    return [*found, *sizes, *gang_problems(root, settings.nodes.feature_labels)]
+
+
+def _template_problems(template: Mapping[str, Any], said: Mapping[str, str], grant: Grant, limit: int | None) -> list[str]:
+    name, deadline = _word(template.get("spec") or {})
+    return [
+        *_owned_keys(template),
+        *_not_yet(template),
+        *_problems(said, grant, name, deadline or limit),
+        *grant.too_long(_grace(template)),
+        *_too_few(template, said, grant),
+    ]
+
+
+def _has_templates(spec: Mapping[str, Any]) -> bool:
+    return any(key in spec for key in ("template", "replicatedJobs", "leaderWorkerTemplate"))
 
 
 def _templates(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, str]]]:
@@ -257,7 +277,7 @@ def _not_yet(pod: Mapping[str, Any]) -> list[str]:
     found = []
     if spec.get("nodeName"):
         found.append(
-            f"spec.nodeName is {spec['nodeName']!r}: Slurm chooses the node; remove it, or ask for features with the constraints annotation"
+            f"spec.nodeName is {str(spec['nodeName'])[:MOST_NAME]!r}: Slurm chooses the node; remove it, or ask for features with the constraints annotation"
         )
     if spec.get("resourceClaims"):
         found.append(

@@ -12,7 +12,8 @@ from fractions import Fraction
 import msgspec
 
 from slinky.kube.quantities import QuantityError, mebibytes, quantity, whole
-from slinky.slurm import ConfigurationError, expand
+from slinky.slurm import ConfigurationError
+from slinky.slurm.hostlists import count as count_names
 
 __all__ = [
     "Moment",
@@ -42,6 +43,7 @@ __all__ = [
 MOST_PRIORITY = 2**32 - 3  # the two above it mean "unset" and "infinite" to Slurm
 MOST_NICE = 2**31 - 3
 MOST_COUNT = 2**31 - 1
+MOST_MEBIBYTES = 2**43  # an exbibyte times eight: all that 64 bits of bytes can count
 MOST_COMMENT = 1024  # bytes: Slurm refuses more
 MOST_EXCLUDED = 10_000
 LATEST = 2**32 - 3  # as a time, the last moments of 32 bits mean "never" to Slurm
@@ -104,19 +106,19 @@ def count(said: str) -> int:
 
 
 def cpus(said: str) -> int:
-    return _positive(said, whole, "a number of CPUs above zero, such as 4 or 500m (which is rounded up)")
+    return _positive(said, whole, "a number of CPUs above zero, such as 4 or 500m (which is rounded up)", MOST_COUNT)
 
 
 def memory(said: str) -> int:
-    return _positive(said, mebibytes, "an amount of memory above zero, such as 16Gi")
+    return _positive(said, mebibytes, "an amount of memory above zero, such as 16Gi", MOST_MEBIBYTES)
 
 
-def _positive(said: str, rounded: Callable[[Fraction], int], right: str) -> int:
+def _positive(said: str, rounded: Callable[[Fraction], int], right: str, most: int) -> int:
     try:
         value = quantity(said)
     except QuantityError:
         raise ValueError(right) from None
-    if value <= 0:
+    if not 0 < rounded(value) <= most:
         raise ValueError(right)
     return rounded(value)
 
@@ -212,17 +214,18 @@ def dependency(said: str) -> str:
     return said.lower()
 
 
-def nodes(said: str) -> tuple[str, ...]:
+def nodes(said: str) -> str:
+    """The hostlist as it stands. It is only counted: the names are made when the job is submitted, for the nodes that Slurm knows."""
     right = f"names of Slurm's nodes such as n1,n2 or n[001-016], at most {MOST_EXCLUDED:,}"
     if not re.fullmatch(r"[\w.,\[\]-]+", said):
         raise ValueError(right)
     try:
-        found = tuple(dict.fromkeys(expand(said)))
+        found = count_names(said, MOST_EXCLUDED)
     except ConfigurationError:
         raise ValueError(right) from None
-    if not found or len(found) > MOST_EXCLUDED or not all(re.fullmatch(r"[\w.-]+", each) for each in found):
+    if not found or said.count("[") != said.count("]"):
         raise ValueError(right)
-    return found
+    return said
 
 
 _GRES = re.compile(r"(?:gres[:/])?[\w.-]+(?:[:=][\w.-]+){0,2}")

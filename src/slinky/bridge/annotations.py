@@ -2,10 +2,14 @@
 
 Comes in: the annotations of the object that Slurm schedules. Goes out: `JobSettings`, or an `AnnotationError` with one sentence for each thing that is wrong,
 saying what would be right. Nothing is guessed and nothing that begins with our prefix is ignored, so a mistake is met when the object is applied and not in a queue.
+
+*Invariants:* the scheduler reads annotations at every look, and they may be anyone's. Their number, the length of a value and the length of
+what is said about them are limited, and no value costs more to read than its own length.
 """
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -14,9 +18,13 @@ from slinky.bridge import annotation_values as values
 from slinky.bridge.annotation_values import Moment, Signal, Switches
 from slinky.bridge.keys import OLD_SETTINGS, SETTINGS
 
-__all__ = ["SUFFIXES", "UNREADABLE", "AnnotationError", "JobSettings", "old_names", "read_settings", "suffix_of"]
+__all__ = ["SUFFIXES", "UNREADABLE", "AnnotationError", "JobSettings", "in_short", "old_names", "read_settings", "suffix_of"]
 
 MOST_TEXT = 1024
+MOST_ANNOTATIONS = 64  # with our prefix; about half as many are known
+LONGEST_NAME = 63  # of an annotation after its prefix, as the API server has it
+MOST_SENTENCES = 10
+LONGEST_SENTENCE = 600
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,7 +38,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     cpus_per_task: int | None = None
     deadline: Moment | None = None
     dependency: str | None = None
-    exclude: tuple[str, ...] = ()
+    exclude: str | None = None  # a hostlist, as it was written
     exclusive: str | None = None
     gang: bool | None = None
     gres: str | None = None
@@ -63,7 +71,15 @@ class AnnotationError(ValueError):
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
-        super().__init__("; ".join(problems))
+        super().__init__(in_short(problems))
+
+
+def in_short(sentences: Iterable[str]) -> str:
+    """The first few of them as one text, each cut where it is long, and how many more there are: for refusals, conditions, Events and logs."""
+    all_of_them = list(sentences)
+    shown = [text if len(text) <= LONGEST_SENTENCE else f"{text[:LONGEST_SENTENCE]}…" for text in all_of_them[:MOST_SENTENCES]]
+    more = len(all_of_them) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more problems" if more else "")
 
 
 # Suffix → (field, reader). The field is what `JobSettings` calls it.
@@ -110,22 +126,19 @@ def suffix_of(field: str) -> str:
 
 def read_settings(annotations: Mapping[str, str]) -> JobSettings:
     """Raises AnnotationError, with all that is wrong at once."""
+    said = {key.removeprefix(SETTINGS): text for key, text in annotations.items() if key.startswith(SETTINGS)}
+    if len(said) > MOST_ANNOTATIONS:
+        raise AnnotationError(
+            [f"more than {MOST_ANNOTATIONS} annotations begin with {SETTINGS}; {len(_READERS)} are known: remove the others"]
+        )
     found: dict[str, Any] = {}
     problems: list[str] = []
-    for key, text in annotations.items():
-        if not key.startswith(SETTINGS):
-            continue
-        suffix = key.removeprefix(SETTINGS)
-        if suffix not in _READERS:
-            problems.append(f"annotation {key} is not known{_suggestion(suffix)}")
-            continue
-        field, read = _READERS[suffix]
-        try:
-            if len(text) > MOST_TEXT:
-                raise ValueError(f"at most {MOST_TEXT} characters")
-            found[field] = read(text.strip())
-        except ValueError as right:
-            problems.append(f"annotation {key} is {text[:80]!r}, and must be {right}")
+    for suffix, text in said.items():
+        value, problem = _read(suffix, text) if len(text) <= MOST_TEXT else (None, _too_long(suffix, text))
+        if problem:
+            problems.append(problem)
+        else:
+            found[_READERS[suffix][0]] = value
     least, most = found.get("min_nodes"), found.get("max_nodes")
     if least and most and least > most:
         problems.append(f"annotation {SETTINGS}min-nodes is {least}, and must not be above {SETTINGS}max-nodes, which is {most}")
@@ -143,6 +156,24 @@ def old_names(annotations: Mapping[str, str]) -> list[str]:
     ]
 
 
+@lru_cache(1024)
+def _read(suffix: str, text: str) -> tuple[Any, str]:
+    """The value of an annotation, or what is wrong with it. Remembered, as all pods of a workload say the same at each look."""
+    if suffix not in _READERS:
+        return None, f"annotation {SETTINGS}{suffix[:LONGEST_NAME]} is not known{_suggestion(suffix)}"
+    try:
+        return _READERS[suffix][1](text.strip()), ""
+    except ValueError as right:
+        return None, f"annotation {SETTINGS}{suffix} is {text[:80]!r}, and must be {right}"
+
+
+def _too_long(suffix: str, text: str) -> str:
+    if suffix not in _READERS:
+        return f"annotation {SETTINGS}{suffix[:LONGEST_NAME]} is not known{_suggestion(suffix)}"
+    return f"annotation {SETTINGS}{suffix} is {text[:80]!r}, and must be at most {MOST_TEXT} characters"
+
+
+@lru_cache(256)
 def _suggestion(suffix: str) -> str:
-    close = difflib.get_close_matches(suffix, _READERS, n=1)
+    close = difflib.get_close_matches(suffix, _READERS, n=1) if len(suffix) <= LONGEST_NAME else []
     return f": did you mean {SETTINGS}{close[0]}?" if close else f"; there is {', '.join(_READERS)}"

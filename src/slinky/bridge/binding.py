@@ -19,7 +19,7 @@ from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_names import NodeNames
 from slinky.bridge.placement import Placement, PlacementError, Slot, assign, hetjob_slots, slots_of
 from slinky.bridge.plan import JobView, PodView
-from slinky.bridge.submission import Submission, task_annotations
+from slinky.bridge.submission import Layout, Submission, task_annotations
 from slinky.bridge.submitting import all_of
 from slinky.bridge.telling import Teller
 from slinky.bridge.volumes.binder import VolumeBinder
@@ -171,7 +171,8 @@ class Binder:
         for placement in placements:
             self._ledger.assume(pods[placement.uid], placement.node, placement.slot.devices)
             self._judgement.assume(pods[placement.uid], placement.node)
-        await all_of([self._bind_one(pods[placement.uid], placement, known) for placement in placements])
+        layout = self._layout(key, known, [pods[placement.uid] for placement in placements])
+        await all_of([self._bind_one(pods[placement.uid], placement, known, layout) for placement in placements])
         if self._volumes:
             self._volumes.bound(key)
         self._metrics.bound(known, len(placements))
@@ -207,10 +208,19 @@ class Binder:
         known.obstacle_since = known.obstacle_since or now
         return now - known.obstacle_since >= HELD_SECONDS and not self._ledger.passes(node, pods, devices)
 
-    async def _bind_one(self, pod: Pod, placement: Placement, known: Known) -> None:
+    def _layout(self, key: WorkloadKey, known: Known, pods: Sequence[Pod]) -> Layout:
+        """Of a job's slots, made once for all its pods, also for those that come later in the place of others."""
         assert known.submission
+        if known.layout is None or known.layout.slots is not known.slots or known.layout.job is not known.submission:
+            known.layout = Layout(known.submission, known.slots)
+            if known.layout.withheld:
+                log.info("%s: %s", key, known.layout.withheld)
+                self._teller.list_withheld(pods, known.layout.withheld)
+        return known.layout
+
+    async def _bind_one(self, pod: Pod, placement: Placement, known: Known, layout: Layout) -> None:
         try:
-            annotations = task_annotations(known.submission, placement.slot, known.slots)
+            annotations = task_annotations(layout, placement.slot)
             bound = await self._executor.bind(pod, placement.node, annotations, known.job_id)
         except BaseException as error:
             if is_refused(error):

@@ -231,9 +231,9 @@ class Bridge:
             self._leadership.reconciler.queue.add(key)
 
     def _look(self, key: WorkloadKey) -> None:
-        """Of the workloads that a set can have, only those are anything that something is known of; who has pods is touched by them."""
-        if self._leadership and key in self._leadership.reconciler.known:
-            self._leadership.reconciler.queue.add(key)
+        """Only those workloads of which something is known: one that has pods is touched by them. A set without a part stands for all its parts, of which it may have any number."""
+        if self._leadership:
+            self._leadership.reconciler.look(key)
 
     def _namespace_changed(self, name: str) -> None:
         if self._leadership:

@@ -6,6 +6,7 @@ Comes in: a job's description and the pods it is for. Goes out: its whereabouts 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -22,7 +23,7 @@ from slinky.bridge.task import per_task
 from slinky.bridge.whereabouts import Whereabouts, where
 from slinky.bridge.workload import Workload
 from slinky.kube import Pod
-from slinky.slurm import Infinite, JobDescription
+from slinky.slurm import Infinite, JobDescription, compress, expand
 
 __all__ = ["Asked", "Avoided", "Directed", "Directions", "Judgement", "one_of_each"]
 
@@ -128,6 +129,12 @@ class Directed(NamedTuple):
     asked: Asked | None
 
 
+@lru_cache(16)
+def _named(hostlist: str) -> tuple[str, ...]:
+    """The nodes that a hostlist names, once each. It was counted when it was read (`annotation_values.nodes`)."""
+    return tuple(dict.fromkeys(expand(hostlist)))
+
+
 class Directions:
     """`names` tells which of Slurm's nodes are Kubernetes'; without it all are, by the same names. `cluster` is our own. `hybrid_devices`: who asks for devices may go to nodes with a slurmd too."""
 
@@ -200,10 +207,13 @@ class Directions:
     async def known_only(self, workload: Workload) -> tuple[Workload, frozenset[str]]:
         """Without those of the nodes it is to leave out that Slurm does not know, and which these are: a job that names one would be refused, and each change to it."""
         said = workload.settings
-        unknown = await self._slurm_nodes.unknown(said.exclude) if said.exclude else frozenset()
+        if not said.exclude:
+            return workload, frozenset()
+        named = _named(said.exclude)
+        unknown = await self._slurm_nodes.unknown(named)
         if not unknown:
             return workload, unknown
-        rest = tuple(name for name in said.exclude if name not in unknown)
+        rest = compress([name for name in named if name not in unknown]) or None
         return msgspec.structs.replace(workload, settings=msgspec.structs.replace(said, exclude=rest)), unknown
 
     def depend_on_pods(self, pods: Iterable[Pod]) -> bool:

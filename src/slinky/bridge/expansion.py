@@ -5,6 +5,7 @@ owners are those that the real controllers write, as far as the bridge reads the
 stead of others are not.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from slinky.bridge.expansion_sets import of_job_set, of_leader_worker_set
 
 __all__ = ["KINDS", "ExpansionError", "expand", "normal", "title"]
 
+MOST_OBJECTS = 100_000  # made of one
 QUANTITIES = frozenset({"requests", "limits", "overhead"})
 
 
@@ -44,9 +46,12 @@ def expand(document: Document) -> list[Document]:
     """`document` is normal, and has a name, a namespace and a kind of `KINDS`. Raises ExpansionError."""
     root = _owned_by_nobody(document)
     try:
-        return [root, *KINDS[document["kind"]](root)]
+        made = list(itertools.islice(KINDS[document["kind"]](root), MOST_OBJECTS + 1))
     except (AttributeError, TypeError, ValueError, KeyError) as error:
         raise ExpansionError(f"{title(document)} cannot be read: {type(error).__name__}: {error}") from error
+    if len(made) > MOST_OBJECTS:
+        raise ExpansionError(f"{title(document)} makes more than {MOST_OBJECTS:,} objects: they cannot be shown")
+    return [root, *made]
 
 
 def _owned_by_nobody(document: Document) -> Document:

@@ -1,6 +1,6 @@
 """What the members of a gang ask of one another, judged when the object that makes them is applied. Pure.
 
-Comes in: a Job, JobSet or LeaderWorkerSet as it was sent, and which labels Slurm has as features. Goes out: why Slurm could not be told, or that there would be too many of them, or nothing. What must stay true: a gang that could be placed is never refused here; one that is not seen to be
+Comes in: a Job, JobSet, LeaderWorkerSet or PodGroup as it was sent, and which labels Slurm has as features. Goes out: why Slurm could not be told, or that there would be too many of them, or nothing. What must stay true: a gang that could be placed is never refused here; one that is not seen to be
 impossible before its controllers and webhooks have had their say about its pods is parked later.
 """
 
@@ -14,7 +14,8 @@ from slinky.bridge.eligibility.gang import HOSTNAME
 from slinky.bridge.jobsets import JobSet
 from slinky.bridge.keys import GANG
 from slinky.bridge.leaderworkersets import LeaderWorkerSet
-from slinky.bridge.roots import Root, too_many
+from slinky.bridge.roots import Root, largest_gang
+from slinky.bridge.workload import MOST_SAID
 from slinky.kube import Pod
 
 __all__ = ["UNMAPPED", "gang_problems", "size_problems"]
@@ -36,17 +37,40 @@ def gang_problems(root: Mapping[str, Any], mapped: Mapping[str, str]) -> list[st
     return found
 
 
-def size_problems(root: Mapping[str, Any]) -> list[str]:
-    """Of a JobSet or LeaderWorkerSet, which are known by what is in them."""
-    spec = root.get("spec") or {}
+def size_problems(root: Mapping[str, Any], most: int) -> list[str]:
+    """A gang of more pods than one may have, in an object of any kind, which is known by what is in it."""
+    spec, meta = root.get("spec") or {}, root.get("metadata") or {}
     kind: type[Root] | None = JobSet if "replicatedJobs" in spec else LeaderWorkerSet if "leaderWorkerTemplate" in spec else None
-    if kind is None:
+    said = meta.get("annotations") or {}
+    if kind is not None:
+        try:
+            found = msgspec.convert({"metadata": {"annotations": said}, "spec": spec}, kind)
+        except msgspec.ValidationError:
+            return []  # the API server says so itself
+        place, count = "spec", largest_gang(found)
+    elif "template" in spec:
+        place, count = "spec.parallelism", _count(spec) if _said_yes(said.get(GANG, "")) else 1
+    else:
+        place, count = max(_minimums(spec), key=lambda each: each[1], default=("", 0))
+    if count <= most:
         return []
-    try:
-        why = too_many(msgspec.convert({"spec": spec}, kind))
-    except msgspec.ValidationError:
-        return []  # the API server says so itself
-    return [f"spec: {why}"] if why else []
+    return [f"{place}: a gang of {count:,} pods, and one may have {most:,} (gangs.maxPods): make it smaller, or several of it"]
+
+
+def _minimums(spec: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Of a PodGroup or Workload: how many pods its gangs wait for."""
+    policies = [("spec.schedulingPolicy", spec.get("schedulingPolicy"))]
+    policies += [(f"spec.podGroups[{index}].policy", each.get("policy")) for index, each in enumerate(spec.get("podGroups") or ())]
+    for place, policy in policies:
+        minimum = ((policy or {}).get("gang") or {}).get("minCount")
+        if isinstance(minimum, int):
+            yield f"{place}.gang.minCount", minimum
+    if isinstance(minimum := spec.get("minMember"), int):
+        yield "spec.minMember", minimum
+
+
+def _said_yes(text: str) -> bool:
+    return text[:MOST_SAID].strip().lower() == "true"
 
 
 def _numbered(pod: Pod, uid: str) -> Pod:
@@ -56,7 +80,7 @@ def _numbered(pod: Pod, uid: str) -> Pod:
 def _templates_of_gangs(root: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Place and pod template of those that are made several times within one gang."""
     spec = root.get("spec") or {}
-    said = str(((root.get("metadata") or {}).get("annotations") or {}).get(GANG, "")).strip().lower()
+    said = str(((root.get("metadata") or {}).get("annotations") or {}).get(GANG, ""))[:MOST_SAID].strip().lower()
     if template := spec.get("template"):
         if said == "true" and _count(spec) > 1:
             yield "spec.template", template

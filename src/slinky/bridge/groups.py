@@ -13,7 +13,7 @@ import msgspec
 
 from slinky.bridge.groupapis import BuiltinGroup, GroupWorkload, Source, group_from, workload_behind
 from slinky.bridge.jobsets import makes_more
-from slinky.bridge.roots import Root, group_of_root, keys_of_root, part_in, says_the_same, too_many
+from slinky.bridge.roots import Root, group_of_root, part_in, says_the_same
 from slinky.bridge.sources import LOOK_SECONDS, Sources
 from slinky.bridge.workload import PART, PodGroup, WorkloadKey
 from slinky.kube import Cache, Change, Client, Job, KubeObject, Pod
@@ -29,7 +29,7 @@ class PodGroups:
     """`async with groups.running(): await groups.wait_synced()`; then `groups.get(key)`.
 
     `touched` is told the group as `group_of` gives it, which is what `Membership.group_changed` takes. `jobs` are for the annotations of a Job that owns a PodGroup, and for how far the Jobs of a JobSet are; `members` are a workload's pods;
-    `look` is told workloads that may have no pods, and for which there may be something to do all the same.
+    `look` is told workloads that may have no pods, and for which there may be something to do all the same; of a JobSet or LeaderWorkerSet, its key without a part, which means all of its parts that are known.
     """
 
     def __init__(
@@ -113,8 +113,6 @@ class PodGroups:
             return
         if isinstance(new, BuiltinGroup) and group_from(new) is None:
             log.warning("PodGroup %s has a scheduling policy that is not known here (known are basic and gang): its pods wait", new.key)
-        if source.kind in ROOTS and new is not None and (why := too_many(new)):
-            log.warning("%s %s: %s; its pods wait", source.kind, new.key, why)
         for found in (old, new) if isinstance(old or new, GroupWorkload) or source.kind == "LeaderWorkerSet" else (new or old,):
             if found is not None:
                 self._tell(source, found)
@@ -127,10 +125,10 @@ class PodGroups:
             for part in found.spec.pod_groups:
                 self._touched(WorkloadKey("Workload", meta.namespace, f"{meta.name}{PART}{part.name}"))
         else:
-            self._touched(WorkloadKey(source.kind, meta.namespace, meta.name))
+            key = WorkloadKey(source.kind, meta.namespace, meta.name)
+            self._touched(key)
             if source.kind in ROOTS:
-                for key in keys_of_root(found):
-                    self._look(key)
+                self._look(key)
 
     def _tell_all(self, index: str, value: str) -> None:
         groups = self.sources.cache("PodGroup")

@@ -66,7 +66,7 @@ def components_for(workload: Workload, site: Site, job: Submission) -> dict[str,
     """For each pod, by UID, the component of its hetjob that is like it; else one whose tasks hold it, rather for the same nodes than for others. -1 where none does: it is not as those were that the job was submitted for."""
     found: dict[str, int] = {}
     for pod in workload.pods if job.components else ():
-        own = per_task(translate(msgspec.structs.replace(workload, pods=(pod,), coming=()), site))
+        own = per_task(translate(msgspec.structs.replace(workload, pods=(pod,), coming=None), site))
         where = whereto(pod)
         ways = [(part.where != where, part.task != own, number) for number, part in enumerate(job.components) if _holds(part.task, own)]
         found[pod.metadata.uid] = min(ways)[-1] if ways else -1

@@ -8,9 +8,8 @@ part is what can exist at one time, so that waiting for all of it ends; a Job of
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-
-import msgspec
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from slinky.kube.objects import Condition, Job, JobSpec, KubeObject, Meta, Pod, Record
 
@@ -22,15 +21,16 @@ __all__ = [
     "JOB_GLOBAL_INDEX",
     "REPLICATED_JOB",
     "JobSet",
+    "Ranks",
     "expected",
     "first_ranks",
     "is_awaited",
     "is_completed",
+    "is_whole",
     "job_is_over",
+    "largest_part",
     "makes_more",
-    "most_pods",
     "part_of",
-    "parts",
     "still_to_come",
     "succeeded_of",
     "time_limit",
@@ -92,54 +92,122 @@ class JobSet(KubeObject, frozen=True):
     status: JobSetStatus = JobSetStatus()
 
 
-class Child(msgspec.Struct, frozen=True):
-    """A Job that the set has, or will have."""
+class Ranks(Mapping[str, tuple[int, int]]):
+    """By the name of a Job: the rank of its first pod, and how many ranks are its own. Reckoned when asked for: a replicated job may have any number of replicas."""
 
-    name: str
-    width: int  # pods at one time
-    replicated: ReplicatedJob
+    __slots__ = ("_first", "_jobset", "_only", "_roles")
+
+    def __init__(self, jobset: str, roles: Iterable[ReplicatedJob], first: int = 0, only: str = "") -> None:
+        """`only` is the one Job that counts, if it is not all of them."""
+        self._jobset, self._only, self._first = jobset, only, first
+        self._roles: dict[str, tuple[int, int, int]] = {}  # first rank, pods of each Job, Jobs
+        for role in roles:
+            width, replicas = width_of(role.template.spec), max(role.replicas, 0)
+            self._roles[role.name] = (first, width, replicas)
+            first += width * replicas
+
+    @property
+    def pods(self) -> int:
+        """Of all the Jobs, at one time."""
+        if self._only:
+            return self[self._only][1] if self._only in self else 0
+        return sum(width * replicas for _, width, replicas in self._roles.values())
+
+    def __getitem__(self, job: str) -> tuple[int, int]:
+        name, _, index = job.removeprefix(f"{self._jobset}-").rpartition("-")
+        first, width, replicas = self._roles.get(name, (0, 0, 0))
+        if not (index.isascii() and index.isdigit() and len(index) < 11 and int(index) < replicas) or (self._only and job != self._only):
+            raise KeyError(job)
+        return (self._first if self._only else first + int(index) * width), width
+
+    def __iter__(self) -> Iterator[str]:
+        if self._only:
+            return iter([self._only] if self._only in self else [])
+        return (f"{self._jobset}-{name}-{index}" for name, (_, _, replicas) in self._roles.items() for index in range(replicas))
+
+    def __len__(self) -> int:
+        return (self._only in self) if self._only else sum(replicas for _, _, replicas in self._roles.values())
+
+
+class _Parts(NamedTuple):
+    """How the replicated jobs of a set come together. `part` is by the name of a replicated job; `roles` by the part, without exclusive ones, which have parts of their own by Job."""
+
+    part: dict[str, str]
+    roles: dict[str, list[ReplicatedJob]]
+    exclusive: dict[str, ReplicatedJob]
+
+
+# A set is asked about for each of its pods, and may have thousands of replicated jobs. What is remembered holds the objects too, so that their ids stay theirs.
+MOST_REMEMBERED = 256
+_REMEMBERED: dict[tuple[int, int], tuple[object, _Parts]] = {}
+
+
+def _parts(jobset: JobSet) -> _Parts:
+    spec, annotations = jobset.spec, jobset.metadata.annotations
+    name = (id(spec), id(annotations))
+    known = _REMEMBERED.get(name)
+    if known is None:
+        if len(_REMEMBERED) >= MOST_REMEMBERED:
+            _REMEMBERED.clear()
+        known = _REMEMBERED[name] = ((spec, annotations), _read_parts(jobset))
+    return known[1]
+
+
+def _read_parts(jobset: JobSet) -> _Parts:
+    found = _Parts({}, {}, {})
+    in_order = jobset.spec.startup_policy is not None and jobset.spec.startup_policy.startup_policy_order == "InOrder"
+    first: dict[tuple[DependsOn, ...], str] = {}
+    for role in jobset.spec.replicated_jobs:
+        part = role.name if in_order else first.setdefault(role.depends_on, role.name)
+        found.part.setdefault(role.name, part)
+        roles = found.roles.setdefault(part, [])
+        if is_exclusive(jobset, role):
+            found.exclusive[role.name] = role
+        else:
+            roles.append(role)
+    return found
 
 
 def part_of(jobset: JobSet, replicated: str, job: str = "", index: int | None = None) -> str:
     """Which part the pods of this replicated job are of: called by the first replicated job of those that start together, or with exclusive topology by the Job, and by what the pod is there."""
-    found = next((each for each in jobset.spec.replicated_jobs if each.name == replicated), None)
-    if found is not None and is_exclusive(jobset, found) and job and index is not None:
+    known = _parts(jobset)
+    if replicated in known.exclusive and job and index is not None:
         return f"{job}/{WORKERS if index else LEADER}"
-    together = next((names for names in _together(jobset) if replicated in names), (replicated,))
-    return together[0]
+    return known.part.get(replicated, replicated)
 
 
-def parts(jobset: JobSet) -> list[str]:
-    """All parts that it can have."""
-    found = [names[0] for names in _together(jobset)]
-    for child in _children(jobset):
-        if is_exclusive(jobset, child.replicated):
-            found += [f"{child.name}/{role}" for role in (LEADER, WORKERS)]
-    return found
+def is_whole(jobset: JobSet) -> bool:
+    """Whether all of it is one part."""
+    known = _parts(jobset)
+    return len(known.roles) == 1 and not any(role.replicas > 0 for role in known.exclusive.values())
 
 
-def most_pods(jobset: JobSet) -> int:
-    """How many it can have at one time; a Job without any counts as one."""
-    return sum(max(each.replicas, 0) * max(width_of(each.template.spec), 1) for each in jobset.spec.replicated_jobs)
+def largest_part(jobset: JobSet) -> int:
+    """How many pods the largest of its parts has at one time."""
+    known = _parts(jobset)
+    together = (sum(max(role.replicas, 0) * width_of(role.template.spec) for role in roles) for roles in known.roles.values())
+    alone = (width_of(role.template.spec) - 1 for role in known.exclusive.values() if role.replicas > 0)
+    return max(1, *together, *alone, 1)
 
 
 def is_exclusive(jobset: JobSet, replicated: ReplicatedJob) -> bool:
-    said = {**jobset.metadata.annotations, **replicated.template.metadata.annotations}
-    return EXCLUSIVE in said and NODE_SELECTOR not in said
+    root, own = jobset.metadata.annotations, replicated.template.metadata.annotations
+    return (EXCLUSIVE in root or EXCLUSIVE in own) and NODE_SELECTOR not in root and NODE_SELECTOR not in own
 
 
 def expected(jobset: JobSet, part: str, jobs: Iterable[Job], succeeded: Mapping[str, int]) -> int:
     """How many pods of this part are to be there before it starts: all that it can have at one time, less those that are complete. `succeeded` is by a Job's UID what is known beyond its status."""
-    current = _current(jobset, jobs)
-    role = part.partition("/")[2]
-    total = 0
-    for child in _children_of(jobset, part):
-        job = current.get(child.name)
-        if job is not None and job_is_over(job):
+    role, ranks = part.partition("/")[2], first_ranks(jobset, part)
+    total = ranks.pods
+    for name, job in _current(jobset, jobs).items():
+        _, width = ranks.get(name, (0, 0))
+        if name not in ranks:
+            continue
+        if job_is_over(job):
             failed = _has(job, "Failed") or _has(job, "FailureTarget")
-            total += child.width if failed and jobset.spec.failure_policy is not None else 0  # as the policy may make it anew
+            total -= 0 if failed and jobset.spec.failure_policy is not None else width  # as the policy may make it anew
         else:
-            total += still_to_come(job, succeeded) if job is not None else child.width
+            total += still_to_come(job, succeeded) - width
     if role == LEADER:
         return min(total, 1) if not sum(succeeded.values()) else 0
     return max(total - 1, 0) if role == WORKERS else total
@@ -155,19 +223,26 @@ def is_completed(jobset: JobSet) -> bool:
     return any(c.type == "Completed" and c.status == "True" for c in jobset.status.conditions)
 
 
-def first_ranks(jobset: JobSet, part: str) -> dict[str, tuple[int, int]]:
-    """By the name of a Job: the rank of its first pod in this part, and how many ranks are its own. In the order of the spec."""
-    found: dict[str, tuple[int, int]] = {}
-    rank = -1 if part.endswith(f"/{WORKERS}") else 0  # the leader has rank 0 of a job of its own
-    for child in _children_of(jobset, part):
-        found[child.name] = (rank, child.width)
-        rank += child.width
-    return found
+def first_ranks(jobset: JobSet, part: str) -> Ranks:
+    """Of this part, in the order of the spec."""
+    name, _, role = part.partition("/")
+    known = _parts(jobset)
+    if not role:
+        return Ranks(jobset.metadata.name, known.roles.get(name, ()))
+    # The leader has rank 0 of a job of its own.
+    return Ranks(jobset.metadata.name, known.exclusive.values(), -1 if role == WORKERS else 0, only=name)
 
 
 def time_limit(jobset: JobSet, part: str) -> int | None:
     """In minutes: the longest of its Jobs', where each has one."""
-    seconds = [child.replicated.template.spec.active_deadline_seconds for child in _children_of(jobset, part)]
+    name, _, role = part.partition("/")
+    known = _parts(jobset)
+    if role:
+        own = name.removeprefix(f"{jobset.metadata.name}-").rpartition("-")[0]
+        roles = [known.exclusive[own]] if own in known.exclusive else []
+    else:
+        roles = [each for each in known.roles.get(name, ()) if each.replicas > 0]
+    seconds = [each.template.spec.active_deadline_seconds for each in roles]
     return -(-max(each or 0 for each in seconds) // 60) if seconds and all(seconds) else None
 
 
@@ -200,34 +275,6 @@ def width_of(spec: JobSpec) -> int:
     """Pods that it has at one time when it begins."""
     parallelism = spec.parallelism if spec.parallelism is not None else 1
     return parallelism if spec.completions is None else min(parallelism, spec.completions)
-
-
-def _together(jobset: JobSet) -> list[tuple[str, ...]]:
-    """The names of replicated jobs that start together, in the order of the spec."""
-    jobs = jobset.spec.replicated_jobs
-    order = jobset.spec.startup_policy.startup_policy_order if jobset.spec.startup_policy else ""
-    if order == "InOrder":
-        return [(each.name,) for each in jobs]
-    found: dict[tuple[DependsOn, ...], list[str]] = {}
-    for each in jobs:
-        found.setdefault(each.depends_on, []).append(each.name)
-    return [tuple(names) for names in found.values()]
-
-
-def _children(jobset: JobSet) -> list[Child]:
-    return [
-        Child(f"{jobset.metadata.name}-{each.name}-{index}", width_of(each.template.spec), each)
-        for each in jobset.spec.replicated_jobs
-        for index in range(each.replicas)
-    ]
-
-
-def _children_of(jobset: JobSet, part: str) -> list[Child]:
-    name, _, role = part.partition("/")
-    if role:
-        return [child for child in _children(jobset) if child.name == name]
-    together = next((names for names in _together(jobset) if names[0] == name), ())
-    return [child for child in _children(jobset) if child.replicated.name in together and not is_exclusive(jobset, child.replicated)]
 
 
 def _current(jobset: JobSet, jobs: Iterable[Job]) -> dict[str, Job]:

@@ -141,7 +141,7 @@ class Keeper:
         workload, known = found
         now = asyncio.get_running_loop().time()
         job_id, submission = known.job_id, known.submission
-        if not _waits(known) or submission is None or len(workload.everyone) != submission.tasks:
+        if not _waits(known) or submission is None or workload.count != submission.tasks:
             return
         if (due := self._told_at.get(key, float("-inf")) + STILL_SECONDS) > now:
             self.queue.add_after(key, due - now)

@@ -15,6 +15,7 @@ from slinky.bridge.looks import INCOMPLETE_SECONDS, is_broken
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.needs import needs_of
 from slinky.bridge.plan import JobView, PodView, Snapshot, outcomes
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.submitting import Submitter
@@ -23,6 +24,7 @@ from slinky.bridge.views import needs_job
 from slinky.bridge.volumes.patience import wait_for, wait_no_more
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, rank_of, workload_of
 from slinky.kube import Pod
+from slinky.kube.quantities import QuantityError
 
 __all__ = ["Groups", "Hold", "Knowledge"]
 
@@ -30,8 +32,23 @@ Groups = Callable[[WorkloadKey], PodGroup | None]
 Hold = Callable[[WorkloadKey, Sequence[Pod]], str]
 
 
+class TooManyPodsError(ValueError):
+    """A gang has more pods than one may have."""
+
+
+def _check(workload: Workload, most: int) -> None:
+    """Before anything is made that is as long as the gang is large. Raises TooManyPodsError, or QuantityError for pods that are to be made from a malformed template."""
+    count = max(workload.size, workload.count)
+    if workload.is_gang and count > most:
+        raise TooManyPodsError(
+            f"{workload.key} is a gang of {count:,} pods, and one may have {most:,} (gangs.maxPods): make it smaller, or several of it"
+        )
+    if workload.coming is not None:
+        needs_of(workload.coming.pod)
+
+
 class Knowledge:
-    """`look(key)` asks for another look at a workload. `hold` says why pods that wait cannot run anywhere yet, and wakes their workload when that may have changed."""
+    """`max_pods` is how many a gang may have. `look(key)` asks for another look at a workload. `hold` says why pods that wait cannot run anywhere yet, and wakes their workload when that may have changed."""
 
     def __init__(
         self,
@@ -45,6 +62,7 @@ class Knowledge:
         succession: Succession,
         look: Callable[[WorkloadKey], None],
         hold: Hold,
+        max_pods: int,
     ) -> None:
         self._executor = executor
         self._membership = membership
@@ -55,6 +73,7 @@ class Knowledge:
         self._metrics = metrics
         self._look = look
         self._hold = hold
+        self._max_pods = max_pods
         self.succession = succession
         self.known: dict[WorkloadKey, Known] = {}
         self.owners: dict[int, WorkloadKey] = {}
@@ -112,7 +131,9 @@ class Knowledge:
         named = self._membership.named_group(pods[0]) if pods and key.kind == "Pod" else key
         try:
             workload = workload_of(key, pods, self._groups(named) if named else None, job)
-        except AnnotationError as error:
+            if workload is not None:
+                _check(workload, self._max_pods)
+        except (AnnotationError, QuantityError, TooManyPodsError) as error:
             self._submitter.park(key, known, pods, str(error), said=UNREADABLE)
             return None
         if workload is not None and known.parked_for is not None and workload.settings != known.parked_for:

@@ -28,7 +28,6 @@ __all__ = [
     "group_size",
     "is_awaited",
     "is_exclusive",
-    "most_pods",
     "place_in_group",
 ]
 
@@ -76,11 +75,6 @@ def is_exclusive(lws: LeaderWorkerSet) -> bool:
     return EXCLUSIVE in lws.metadata.annotations
 
 
-def most_pods(lws: LeaderWorkerSet) -> int:
-    """How many it can have at one time; a set of no groups counts as one of one."""
-    return max(lws.spec.replicas, 1) * max(lws.spec.leader_worker_template.size, 1)
-
-
 def group_size(lws: LeaderWorkerSet, pods: tuple[Pod, ...] = ()) -> int:
     """As its pods say, where there are some: while a new size is being rolled out, groups of the old one are still there."""
     said = next((text for pod in pods if _is_number(text := pod.metadata.annotations.get(SIZE, ""))), "")
@@ -97,12 +91,12 @@ def is_awaited(lws: LeaderWorkerSet, group: int) -> bool:
     return lws.metadata.deletion_timestamp is None and group < lws.spec.replicas
 
 
-def follower(lws: LeaderWorkerSet, group: int, worker: int, leader: Pod | None = None) -> Pod:
-    """A worker that is yet to be made. What every pod is given when it is made, the leader shows."""
+def follower(lws: LeaderWorkerSet, group: int, leader: Pod | None = None) -> Pod:
+    """A worker that is yet to be made, for all of them: they differ in their number only. What every pod is given when it is made, the leader shows."""
     template = lws.spec.leader_worker_template.worker_template
-    labels = {**template.metadata.labels, LWS_NAME: lws.metadata.name, GROUP_INDEX: str(group), WORKER_INDEX: str(worker)}
+    labels = {**template.metadata.labels, LWS_NAME: lws.metadata.name, GROUP_INDEX: str(group), WORKER_INDEX: "1"}
     meta = Meta(
-        name=f"{lws.metadata.name}-{group}-{worker}",
+        name=f"{lws.metadata.name}-{group}-1",
         namespace=lws.metadata.namespace,
         labels=labels,
         annotations=template.metadata.annotations,

@@ -11,7 +11,7 @@ from slinky.bridge.ends import Ending
 from slinky.bridge.lines import Scope
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import Outcome, PodView
-from slinky.bridge.submission import Submission
+from slinky.bridge.submission import Layout, Submission
 from slinky.bridge.whereabouts import Whereabouts
 from slinky.bridge.workload import Workload
 
@@ -96,6 +96,7 @@ class Known(msgspec.Struct, gc=False):
     job_id: int = 0
     submission: Submission | None = None
     slots: list[Slot] = []
+    layout: Layout | None = None  # of those slots, for what their pods are told
     components: dict[str, int] = {}  # of a hetjob, the one that each pod was submitted for
     verified: int = -1
     over: bool = False
@@ -190,7 +191,7 @@ class Known(msgspec.Struct, gc=False):
             self.written.label(uid, self.job_id)
 
     def drop_job(self) -> None:
-        self.job_id, self.submission, self.slots = 0, None, []
+        self.job_id, self.submission, self.slots, self.layout = 0, None, [], None
         self.over = self.lost = self.given_up = False
         self.missing_since = self.incomplete_since = self.started_at = self.ending_since = 0.0
         self.obstacle, self.rejected, self.unplaceable, self.obstacle_since, self.rest, self.waits = "", "", "", 0.0, (), ""

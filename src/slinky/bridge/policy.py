@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from slinky.bridge.annotations import JobSettings, suffix_of
+from slinky.bridge.annotations import JobSettings, in_short, suffix_of
 from slinky.bridge.gres_needs import too_few
 from slinky.bridge.keys import POLICY, SETTINGS
 from slinky.bridge.policy_settings import MOST_GRACE_SECONDS, NAMED, PolicyGrant, PolicyRule, PriorityClass
@@ -30,7 +30,7 @@ class PolicyError(ValueError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
-        super().__init__("; ".join(problems))
+        super().__init__(in_short(problems))
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,10 +78,13 @@ class Reconciler:
         self._window = window
         self._teller = teller
         self._metrics = metrics
-        self.succession = Succession(membership, groups, executor.site, (gangs or GangSettings()).replacement_seconds)
+        gangs = gangs or GangSettings()
+        self.succession = Succession(membership, groups, executor.site, gangs.replacement_seconds)
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
         self.submits: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, backoff=BACKOFF, expected=EXPECTED)
-        self.knowledge = Knowledge(executor, membership, groups, jobs, poller, submitter, metrics, self.succession, self.queue.add, hold)
+        self.knowledge = Knowledge(
+            executor, membership, groups, jobs, poller, submitter, metrics, self.succession, self.queue.add, hold, gangs.max_pods
+        )
         self.known, self.own_job, self.owner_of = self.knowledge.known, self.knowledge.own_job, self.knowledge.owner_of
         self.waiting, self.lookup, self.is_signalled = self.knowledge.waiting, self.knowledge.lookup, self.knowledge.is_signalled
         self._shrink = shrink or _never
@@ -102,6 +105,15 @@ class Reconciler:
         known.end = ending
         known.refusals = {}  # what a budget said to another end is nothing to this one
         self._hurry(key)
+
+    def look(self, key: WorkloadKey) -> None:
+        """At a workload, if it is known. The key of a JobSet or LeaderWorkerSet without a part means its parts that are known."""
+        if key.kind in ("JobSet", "LeaderWorkerSet") and not key.part:
+            own = (key.kind, key.namespace, key.name)
+            for known in [each for each in self.known if (each.kind, each.namespace, each.object_name) == own]:
+                self.queue.add(known)
+        elif key in self.known:
+            self.queue.add(key)
 
     def slurm_nodes_changed(self) -> None:
         """Those for which no node was large enough are judged again."""

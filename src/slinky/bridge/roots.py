@@ -1,7 +1,7 @@
 """From a JobSet or LeaderWorkerSet to the group of pods that a workload of it is. Pure.
 
-Comes in: the object, its Jobs and pods as they are now. Goes out: the part that a pod is of, the `PodGroup` of a part, and the keys of all parts, for whoever must look at them when the object changes. What must stay true: annotations on the
-object speak for all of its pods; those of a template do not override them; what is made here is never as long as a user likes: of a set of more than `MOST_PODS` nothing is known.
+Comes in: the object, its Jobs and pods as they are now. Goes out: the part that a pod is of, and the `PodGroup` of a part. What must stay true: annotations on the
+object speak for all of its pods; those of a template do not override them; what is made here is no longer for a set of a million pods than for one of two.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,19 +9,19 @@ from collections.abc import Iterable, Sequence
 from slinky.bridge import jobsets, leaderworkersets
 from slinky.bridge.jobsets import JobSet
 from slinky.bridge.leaderworkersets import LeaderWorkerSet, place_in_group
-from slinky.bridge.workload import PART, PodGroup, WorkloadKey, asks_for_gang, completion_index
+from slinky.bridge.workload import PART, Coming, PodGroup, asks_for_gang, completion_index
 from slinky.kube.objects import Job, Pod
 
-__all__ = ["MOST_PODS", "Root", "group_of_root", "keys_of_root", "part_in", "says_the_same", "too_many"]
+__all__ = ["Root", "group_of_root", "largest_gang", "part_in", "says_the_same"]
 
 Root = JobSet | LeaderWorkerSet
-MOST_PODS = 100_000  # of one set, at one time
 
 
-def too_many(root: Root) -> str:
-    """What is wrong where it asks for more pods than one set may have; empty as a rule."""
-    count = jobsets.most_pods(root) if isinstance(root, JobSet) else leaderworkersets.most_pods(root)
-    return f"it asks for {count:,} pods, and may ask for {MOST_PODS:,} at most: make several of it" if count > MOST_PODS else ""
+def largest_gang(root: Root) -> int:
+    """How many pods the largest of its gangs has."""
+    if not asks_for_gang(root.metadata, default=True):
+        return 1
+    return jobsets.largest_part(root) if isinstance(root, JobSet) else max(root.spec.leader_worker_template.size, 1)
 
 
 def part_in(root: Root, pod: Pod) -> str:
@@ -38,28 +38,13 @@ def part_in(root: Root, pod: Pod) -> str:
 
 
 def group_of_root(root: Root, part: str, jobs: Iterable[Job] = (), pods: Sequence[Pod] = ()) -> PodGroup | None:
-    """`jobs` are those that it owns, `pods` those of this part. Without a part: what can be said of all of it, which is its annotations, and whether it is a gang. None where it has no such part, or asks for too many pods."""
-    if too_many(root):
-        return None
+    """`jobs` are those that it owns, `pods` those of this part. Without a part: what can be said of all of it, which is its annotations, and whether it is a gang. None where it has no such part."""
     said, gang = root.metadata.annotations, asks_for_gang(root.metadata, default=True)
     if not part:
         return PodGroup(metadata=root.metadata, min_count=1, builtin=False, gang=gang, annotations=said)
     if isinstance(root, JobSet):
         return _part_of_jobset(root, part, jobs, pods)
     return _group_of_lws(root, part, tuple(pods))
-
-
-def keys_of_root(root: Root) -> list[WorkloadKey]:
-    """All workloads that it can have; none where it asks for too many pods."""
-    if too_many(root):
-        return []
-    kind, meta = ("JobSet" if isinstance(root, JobSet) else "LeaderWorkerSet"), root.metadata
-    if isinstance(root, JobSet):
-        names = jobsets.parts(root)
-    else:
-        roles = ("/leader", "/workers") if leaderworkersets.is_exclusive(root) else ("",)
-        names = [f"{group}{role}" for group in range(root.spec.replicas) for role in roles]
-    return [WorkloadKey(kind, meta.namespace, f"{meta.name}{PART}{name}") for name in names]  # type: ignore[arg-type]
 
 
 def says_the_same(old: Root, new: Root) -> bool:
@@ -85,7 +70,7 @@ def _part_of_jobset(root: JobSet, part: str, jobs: Iterable[Job], pods: Sequence
         awaited=left > 0 and jobsets.is_awaited(root),
         completed=jobsets.is_completed(root),
         elastic=False,
-        whole=len(jobsets.parts(root)) == 1,
+        whole=jobsets.is_whole(root),
         first_ranks=ranks,
         time_limit=jobsets.time_limit(root, part),
     )
@@ -93,16 +78,15 @@ def _part_of_jobset(root: JobSet, part: str, jobs: Iterable[Job], pods: Sequence
 
 def _group_of_lws(root: LeaderWorkerSet, part: str, pods: tuple[Pod, ...]) -> PodGroup | None:
     index, _, role = part.partition(PART)
-    if not index.isdigit():
+    if not (index.isascii() and index.isdigit() and len(index) < 10):
         return None
     group, size = int(index), leaderworkersets.group_size(root, pods)
-    if size > MOST_PODS:  # as its pods say, which is an annotation
-        return None
     least = {"leader": 1, "workers": max(size - 1, 1)}.get(role, size)
-    coming: tuple[Pod, ...] = ()
+    coming: Coming | None = None
     if not role and leaderworkersets.follows(root):
         leader = next((pod for pod in pods if (place := place_in_group(pod)) and not place.worker), None)
-        least, coming = 1, tuple(leaderworkersets.follower(root, group, worker, leader) for worker in range(1, size))
+        least = 1
+        coming = Coming(leaderworkersets.follower(root, group, leader), range(1, size), f"{root.metadata.name}-{group}-")
     return PodGroup(
         metadata=root.metadata,
         min_count=least,

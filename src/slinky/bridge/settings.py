@@ -58,6 +58,12 @@ class GangSettings(_Section, frozen=True):
         bool,
         Help("Write the status of PodGroups, as their APIs ask; not where another controller writes it (that of scheduler-plugins, say)."),
     ] = True
+    max_pods: Annotated[
+        int,
+        Help(
+            "Pods that one gang may have at most. A larger one is refused when it is applied, or its pods get the reason as their condition; a gang is one Slurm job, and is planned and bound as one."
+        ),
+    ] = 20000
     hetjobs: Annotated[
         Literal["auto", "never"],
         Help(

@@ -4,7 +4,6 @@ A hetjob counts as one job: the id is its leader's, and each pod has a rank in t
 """
 
 import itertools
-from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -14,9 +13,13 @@ from slinky.bridge.keys import DEVICES, SLURM_NODE, TASK
 from slinky.bridge.marker import Failure, failures_of, read_comment
 from slinky.bridge.placement import Slot
 from slinky.bridge.task import PerTask, per_task
-from slinky.slurm import Job, JobDescription, compress, expand
+from slinky.slurm import Job, JobDescription, shorten
 
-__all__ = ["Component", "Submission", "hetjob_of", "submission_from", "submission_of", "task_annotations"]
+__all__ = ["Component", "Layout", "Submission", "hetjob_of", "submission_from", "submission_of", "task_annotations"]
+
+MOST_LIST = 8 * 1024  # bytes of the list of nodes that each pod of a job of any size has
+MOST_LISTS = 16 * 1024**2  # the same of all copies together: a longer list, on fewer pods
+MOST_FIRST_LIST = 96 * 1024  # Linux takes no variable above 128 KiB, and Kubernetes no annotations above 256 KiB
 
 
 class Component(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -86,45 +89,60 @@ def hetjob_of(each: Sequence[Submission], said: Sequence[tuple[Sequence[int], st
     return msgspec.structs.replace(each[0], tasks=tasks, components=components)
 
 
-def task_annotations(job: Submission, slot: Slot, slots: Sequence[Slot]) -> dict[str, str]:
-    """What the pod's environment is made of, by the downward API; and what people and tools look for. `slots` are all of the job's, in rank order."""
-    on_node = Counter(other.node for other in slots)  # in Slurm's order
-    nodes = list(on_node)
-    values = {
+class Layout:
+    """What is the same for all pods of a job that has started, made once: its nodes in Slurm's order, and what is on each. `slots` are all of the job's, in rank order.
+
+    The list of nodes is on each pod as long as that is cheap: the API server keeps and sends each copy of it. A longer one is on the pod of rank 0
+    alone, and one that an environment variable could not hold is on none; `withheld` says why.
+    """
+
+    def __init__(self, job: Submission, slots: Sequence[Slot]) -> None:
+        self.job = job
+        self.slots = slots
+        self.tasks_on: dict[str, int] = {}
+        self.cpus_on: dict[str, int] = {}
+        for slot in slots:
+            self.tasks_on[slot.node] = self.tasks_on.get(slot.node, 0) + 1
+            self.cpus_on[slot.node] = self.cpus_on.get(slot.node, 0) + job.task_in(slot).cpus
+        self.number_of = {node: number for number, node in enumerate(self.tasks_on)}
+        self.lists = {"nodelist": shorten(self.tasks_on), "tasks-per-node": _repeated(list(self.tasks_on.values()))}
+        length = sum(map(len, self.lists.values()))
+        self.on_all = length <= MOST_LIST or length * len(slots) <= MOST_LISTS
+        self.on_first = length <= MOST_FIRST_LIST
+        where = "only the pod of rank 0 has it" if self.on_first else "no pod has it; see scontrol show job"
+        self.withheld = "" if self.on_all else f"the list of the job's {len(self.tasks_on):,} nodes has {length:,} bytes: {where}"
+
+    def lists_for(self, slot: Slot) -> dict[str, str]:
+        return self.lists if self.on_all or (self.on_first and not slot.rank) else {"nodelist-withheld": self.withheld}
+
+
+def task_annotations(layout: Layout, slot: Slot) -> dict[str, str]:
+    """What the pod's environment is made of, by the downward API; and what people and tools look for."""
+    job = layout.job
+    values: dict[str, str | int] = {
         "procid": slot.rank,
         "localid": slot.local_rank,
-        "nodeid": nodes.index(slot.node),
+        "nodeid": layout.number_of[slot.node],
         "ntasks": job.tasks,
-        "nnodes": len(nodes),
-        "nodelist": _hostlist(nodes),
+        "nnodes": len(layout.tasks_on),
         "nodename": slot.node,
-        "tasks-per-node": _repeated(list(on_node.values())),
         "cpus-per-task": job.task_in(slot).cpus,
-        "cpus-on-node": _cpus_on(slot.node, job, slots) if job.components else job.task.cpus * on_node[slot.node],
+        "cpus-on-node": layout.cpus_on[slot.node],
         "job-name": job.name,
         "partition": job.partition,
         "account": job.account,
         "qos": job.qos,
         "gpus": ",".join(str(index) for index in slot.devices.get("gpu", ())),
     }
+    assert set(TASK_ENVIRONMENT.values()) <= values.keys() | layout.lists.keys()
+    values |= layout.lists_for(slot)
     if job.components:
         values |= {"het-size": len(job.components), "het-group": slot.component}
-    assert set(TASK_ENVIRONMENT.values()) <= set(values)
     found = {TASK + key: str(value) for key, value in values.items() if value != ""}  # what is not there is an empty variable too
     found[SLURM_NODE] = slot.node
     if slot.devices:
         found[DEVICES] = msgspec.json.encode(slot.devices).decode()
     return found
-
-
-def _cpus_on(node: str, job: Submission, slots: Sequence[Slot]) -> int:
-    return sum(job.task_in(slot).cpus for slot in slots if slot.node == node)
-
-
-def _hostlist(nodes: list[str]) -> str:
-    """As Slurm writes it, n[01-16], where that keeps the order: ranks go by it."""
-    short = compress(nodes)
-    return short if expand(short) == nodes else ",".join(nodes)
 
 
 def _repeated(counts: list[int]) -> str:

@@ -118,7 +118,7 @@ def fits(asked: PerTask, had: PerTask) -> bool:
 def _too_few(workload: Workload, newcomers: set[str], tasks: int) -> bool:
     """Whether the job has fewer slots than the gang has members now, and none of those that it was for is left: as a set that was made larger, and whose pods all came anew."""
     members = {pod.metadata.uid for pod in workload.pods}
-    return members <= newcomers and max(workload.size, len(workload.everyone)) > tasks
+    return members <= newcomers and max(workload.size, workload.count) > tasks
 
 
 def without(views: Sequence[PodView], strangers: set[str]) -> list[PodView]:
@@ -127,4 +127,4 @@ def without(views: Sequence[PodView], strangers: set[str]) -> list[PodView]:
 
 def _only(workload: Workload, uids: set[str]) -> Workload:
     """As it would be if it had these pods alone."""
-    return msgspec.structs.replace(workload, pods=tuple(pod for pod in workload.pods if pod.metadata.uid in uids), coming=())
+    return msgspec.structs.replace(workload, pods=tuple(pod for pod in workload.pods if pod.metadata.uid in uids), coming=None)

@@ -165,6 +165,9 @@ class Teller:
             warning=True,
         )
 
+    def list_withheld(self, pods: Sequence[Pod], why: str) -> None:
+        self._event(pods[:1], "NodeListTooLong", f"SLURM_JOB_NODELIST and SLURM_TASKS_PER_NODE are empty: {why}", warning=True)
+
     def held(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "NodeNotFree", f"not bound yet: {why}", warning=True)
 

@@ -23,7 +23,7 @@ from slinky.bridge.needs import Needs, needs_of
 from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.kube.quantities import mebibytes, whole
-from slinky.slurm import JobDescription, compress
+from slinky.slurm import JobDescription
 
 __all__ = ["GPU_RESOURCES", "Site", "components", "members", "one_for_all", "translate", "whereto"]
 
@@ -136,7 +136,7 @@ def whereto(pod: Pod) -> str:
 
 def _part(workload: Workload, ranks: Iterable[int]) -> Workload:
     everyone = workload.everyone
-    return msgspec.structs.replace(workload, pods=tuple(everyone[rank] for rank in ranks), coming=())
+    return msgspec.structs.replace(workload, pods=tuple(everyone[rank] for rank in ranks), coming=None)
 
 
 def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescription:
@@ -157,7 +157,7 @@ def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescriptio
         constraints=said.constraints,
         priority=said.priority,
         time_limit=said.time_limit or workload.time_limit,
-        tasks=len(workload.everyone),
+        tasks=workload.count,
         cpus_per_task=cpus,
         shared=_shared(said.exclusive, site),
         mcs_label=site.mcs_label or None,
@@ -215,7 +215,7 @@ def _with_wishes(job: JobDescription, workload: Workload) -> JobDescription:
         dependency=said.dependency,
         comment=said.comment,
         prefer=said.prefer,
-        excluded_nodes=[compress(said.exclude)] if said.exclude else None,
+        excluded_nodes=[said.exclude] if said.exclude else None,
         begin_time=_moment(said.begin, now),
         deadline=_moment(said.deadline, now),
     )
@@ -254,7 +254,5 @@ def _largest(all_needs: Iterable[Needs]) -> Needs:
 
 def _comment(workload: Workload, site: Site, attempt: int, ranks: Sequence[int] = (), where: str = "") -> str:
     """`ranks` where it is of a component: only its own pods are named then."""
-    everyone = workload.everyone
-    pods = [everyone[rank] for rank in ranks] if ranks else everyone
-    names = ((pod.metadata.namespace, pod.metadata.name) for pod in pods)
+    names = ((workload.namespace, workload.name_at(rank)) for rank in ranks or range(workload.count))
     return comment_for(site.cluster, str(workload.key), names, workload.uids, attempt, ranks, where)

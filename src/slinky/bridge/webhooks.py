@@ -20,6 +20,7 @@ from slinky.kube import NAMESPACES, AdmissionMetrics, AdmissionRequest, Admissio
 __all__ = ["KINDS", "ManagedNamespaces", "Webhooks", "named"]
 
 LOOK_UP_SECONDS = 2.0
+MOST_NAME = 253  # as long as a name can be; the API server checks names after the webhook has seen them
 KINDS = frozenset({"Pod", "Job", "JobSet", "LeaderWorkerSet", "PodGroup", "Workload"})
 
 Judge = Callable[[AdmissionRequest], Awaitable[tuple[Verdict, Mapping[str, Any]]]]
@@ -141,4 +142,5 @@ def named(request: AdmissionRequest, document: Mapping[str, Any]) -> str:
     meta = document.get("metadata", {})
     name = request.name or meta.get("name") or (f"{meta['generateName']}*" if meta.get("generateName") else "(no name)")
     owner = next((owner for owner in meta.get("ownerReferences") or () if owner.get("controller")), None)
-    return f"{request.kind.kind} {request.namespace}/{name}" + (f" of {owner['kind']} {owner['name']}" if owner else "")
+    made_by = f" of {str(owner['kind'])[:MOST_NAME]} {str(owner['name'])[:MOST_NAME]}" if owner else ""
+    return f"{request.kind.kind} {request.namespace}/{name[:MOST_NAME]}{made_by}"

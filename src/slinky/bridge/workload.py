@@ -9,7 +9,8 @@ A gang is submitted with all the pods that exist at that moment, at least `size`
 of its own, as kube-scheduler too schedules by themselves those that come after a group's minimum. In a Job, JobSet or LeaderWorkerSet, which make one pod for another, it waits for a slot to be free.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Literal, get_args
 
 import msgspec
@@ -22,6 +23,7 @@ from slinky.kube.objects import Job, Meta, Pod
 
 __all__ = [
     "COSCHEDULING_LABEL",
+    "Coming",
     "PodGroup",
     "Workload",
     "WorkloadKey",
@@ -41,6 +43,7 @@ POD_INDEX = "apps.kubernetes.io/pod-index"
 JOB_NAME = "batch.kubernetes.io/job-name"
 
 Kind = Literal["Pod", "PodGroup", "Workload", "CoschedulingPodGroup", "Job", "JobSet", "LeaderWorkerSet"]
+MOST_SAID = 1024  # characters that are looked at where true or false is to be said
 PART, BY_JOB = "/", "#"  # neither can stand in the name of an object
 
 
@@ -83,6 +86,21 @@ class WorkloadKey(msgspec.Struct, frozen=True, order=True):
         return (rest[0] if self.kind == "Workload" else PART.join(rest)) if rest else ""
 
 
+class Coming(msgspec.Struct, frozen=True):
+    """Pods that are yet to be made from one template: `pod` stands for each of them, without a UID. `numbers` are those that they will have, but for `there`; one is called `name` and its number."""
+
+    pod: Pod
+    numbers: range
+    name: str
+    there: frozenset[int] = frozenset()
+
+    def __len__(self) -> int:
+        return len(self.numbers) - len(self.there)
+
+    def left(self) -> Iterator[int]:
+        return (number for number in self.numbers if number not in self.there)
+
+
 class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group of pods, whichever API said so. A gang starts together; the pods of one that is none (the policy `basic`) are scheduled each on its own.
 
@@ -98,7 +116,7 @@ class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
     gang: bool = True
     annotations: Mapping[str, str] = {}
     overriding: Mapping[str, str] = {}
-    coming: tuple[Pod, ...] = ()
+    coming: Coming | None = None
     awaited: bool = False
     completed: bool = False
     elastic: bool = True
@@ -107,8 +125,8 @@ class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
     time_limit: int | None = None
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """`pods` in rank order. `size` is how many must be there before it may be submitted: those that can exist now. `coming` do not exist yet, but the job must have room for them: made from their template, without a UID.
+class Workload(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """`pods` in rank order. `size` is how many must be there before it may be submitted: those that can exist now. `coming` do not exist yet, but the job must have room for them.
 
     Whatever sizes or describes the job goes by `everyone`, whatever acts on pods by `pods`.
     """
@@ -119,7 +137,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     settings: JobSettings
     time_limit: int | None = None
-    coming: tuple[Pod, ...] = ()
+    coming: Coming | None = None
     first_ranks: Mapping[str, tuple[int, int]] = {}
 
     @property
@@ -139,9 +157,30 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(pod.metadata.uid for pod in self.pods)
 
     @property
+    def count(self) -> int:
+        """How many pods its job must have room for."""
+        return len(self.pods) + (len(self.coming) if self.coming else 0)
+
+    @property
     def everyone(self) -> tuple[Pod, ...]:
-        """Whom its job must have room for, in rank order."""
-        return tuple(sorted((*self.pods, *self.coming), key=rank_of)) if self.coming else self.pods
+        """Whom its job must have room for, in rank order. Those that are coming are one object, as often as there are of them."""
+        return tuple(pod for pod, _ in self._in_order) if self.coming else self.pods
+
+    def name_at(self, rank: int) -> str:
+        """What the pod at this place among `everyone` is called, or will be."""
+        if not self.coming:
+            return self.pods[rank].metadata.name
+        pod, number = self._in_order[rank]
+        return pod.metadata.name if number is None else f"{self.coming.name}{number}"
+
+    @cached_property
+    def _in_order(self) -> list[tuple[Pod, int | None]]:
+        """With its number for one that is coming."""
+        coming = self.coming
+        found = [(rank_of(pod)[:2], pod, None) for pod in self.pods]
+        found += [((0, number), coming.pod, number) for number in coming.left()] if coming else []  # type: ignore[misc]
+        found.sort(key=lambda each: each[0])  # two runs that are in order: linear
+        return [(pod, number) for _, pod, number in found]
 
     @property
     def wished_ranks(self) -> dict[str, int]:
@@ -221,7 +260,7 @@ def key_of_job(pod: Pod, job_id: int) -> WorkloadKey:
 
 def asks_for_gang(meta: Meta, default: bool = False) -> bool:
     """What its annotation says; `default` where it says nothing."""
-    said = meta.annotations.get(GANG, "").strip().lower()
+    said = meta.annotations.get(GANG, "")[:MOST_SAID].strip().lower()
     return said == "true" if said else default
 
 
@@ -262,7 +301,10 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
     owner = maker if group.builtin else None
     said = {**group.annotations, **(owner.metadata.annotations if owner else {}), **group.overriding}
     name = key.object_name if group.whole and key.kind == "JobSet" else key.name.partition(BY_JOB)[0].replace(PART, "-")
-    there = {rank_of(pod)[:2] for pod in alive}
+    coming = group.coming
+    if coming is not None:
+        there = frozenset(number for pod in alive if (number := rank_of(pod)[1]) in coming.numbers)
+        coming = msgspec.structs.replace(coming, there=there) if len(there) < len(coming.numbers) else None
     return Workload(
         key=key,
         name=name,
@@ -270,7 +312,7 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
         size=_size(key, max(group.min_count, 1), pods, alive, maker),
         settings=read_settings(said),
         time_limit=group.time_limit,
-        coming=tuple(pod for pod in group.coming if rank_of(pod)[:2] not in there),
+        coming=coming,
         first_ranks=group.first_ranks,
     )
 

@@ -6,6 +6,9 @@ from functools import lru_cache
 
 __all__ = ["QuantityError", "mebibytes", "quantity", "whole"]
 
+LONGEST = 64  # characters; the largest that Kubernetes counts has 19 digits
+LARGEST = 10**LONGEST
+
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([a-zA-Z]*))")
 _SUFFIXES = {name: Fraction(1024) ** power for power, name in enumerate(("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))}
 _SUFFIXES |= {name: Fraction(10) ** (3 * power) for power, name in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)}
@@ -15,10 +18,20 @@ class QuantityError(ValueError):
     """Not a quantity."""
 
 
-@lru_cache(4096)
 def quantity(text: str | int | float) -> Fraction:
-    """The exact value; `quantity("250m")` is 1/4."""
-    found = _FORM.fullmatch(str(text).strip())
+    """The exact value; `quantity("250m")` is 1/4. Raises QuantityError.
+
+    The API server writes short ones, but takes what a template of a JobSet or LeaderWorkerSet says as it stands.
+    """
+    written = str(text) if not isinstance(text, int) or abs(text) < LARGEST else "9" * (LONGEST + 1)
+    if len(written) > LONGEST:
+        raise QuantityError(f"{written[:LONGEST]!r}… is too long for a quantity such as 4, 500m, 1.5Gi or 2e3")
+    return _quantity(written)
+
+
+@lru_cache(4096)
+def _quantity(text: str) -> Fraction:
+    found = _FORM.fullmatch(text.strip())
     if not found or (found[3] or "") not in _SUFFIXES:
         raise QuantityError(f"{text!r} is not a quantity such as 4, 500m, 1.5Gi or 2e3")
     exponent = int(found[2][1:]) if found[2] else 0

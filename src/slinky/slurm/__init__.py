@@ -24,7 +24,7 @@ from slinky.slurm.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from slinky.slurm.hostlists import compress, expand
+from slinky.slurm.hostlists import compress, expand, shorten
 from slinky.slurm.lanes import Lane
 from slinky.slurm.metrics import RequestMetrics
 from slinky.slurm.models.accounting import Account, AccountedJob, Association, Cluster, Qos, Tres, User, Wckey
@@ -106,4 +106,5 @@ __all__ = [
     "Wckey",
     "compress",
     "expand",
+    "shorten",
 ]

@@ -15,6 +15,7 @@ __all__ = ["EVERYTHING", "NOTHING", "Requirement", "Selector", "SelectorError", 
 
 INTEGER = re.compile(r"[+-]?[0-9]+")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+MOST_DIGITS = 63  # as long as a label's value can be
 SETS = ("In", "NotIn")
 BARE = ("Exists", "DoesNotExist")
 NUMBERS = ("Gt", "Lt")
@@ -67,7 +68,7 @@ def requirement_of(said: SelectorRequirement, operators: tuple[str, ...] = SETS 
 
 def integer(text: str) -> int | None:
     """As Go's ParseInt reads it: no spaces, no underscores, 64 bits."""
-    if not INTEGER.fullmatch(text):
+    if len(text) > MOST_DIGITS or not INTEGER.fullmatch(text):
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None
