@@ -21,6 +21,7 @@ from slinky.kube import PODS, ApiError, Client, ConflictError, ConnectionFailedE
 from slinky.kube import OutcomeUnknownError as OutcomeLostError
 from slinky.slurm import (
     AlreadyDoneError,
+    ForbiddenError,
     Job,
     JobCompletion,
     JobDescription,
@@ -277,11 +278,13 @@ class Executor:
         return True
 
     async def remember(self, job_id: int, failures: Iterable[Failure]) -> None:
-        """With the job. Where Slurm refuses, pods are not held for it."""
+        """With the job. Where Slurm refuses the change, pods are not held for it; a token without the right to make it is another matter, and passes."""
         self._check()
         try:
             job = await self._slurm.jobs.get(job_id)
             await self._slurm.jobs.update(job_id, JobDescription(admin_comment=with_failures(job.admin_comment, failures)))
+        except ForbiddenError:
+            raise
         except RefusedError as error:
             log.warning("job %d: how its pods failed is not written there, and would be forgotten at a restart: %s", job_id, error)
 
