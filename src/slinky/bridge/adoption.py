@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from slinky.bridge.claim import Claim, claim_of
 from slinky.bridge.marker import Marking, marker_for, read_comment
 from slinky.bridge.submission import Submission, hetjob_of, submission_of
 from slinky.bridge.views import job_id_of, needs_job, pod_view
@@ -39,6 +40,7 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     started: float = 0.0
     ended: float = 0.0
     nodes: frozenset[str] = frozenset()
+    claim: Claim | None = None  # of the leader that submitted it, or of the last that showed there that it lives
 
     @property
     def is_over(self) -> bool:
@@ -78,6 +80,7 @@ def found_in(job: Job, cluster: str) -> Found | None:
         0.0 if job.is_pending else started,
         ended,
         frozenset(expand(job.nodes)) if job.nodes else frozenset(),
+        claim_of(job.extra),
     )
 
 

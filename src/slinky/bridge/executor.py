@@ -76,6 +76,7 @@ class Executor:
         self.site = site
         self._ends = JobEnds(slurm, completion)
         self._may_act = may_act
+        self.stamp: Callable[[], str | None] = lambda: None  # `extra` of jobs that are submitted
         self.labels_go_along = True  # with a Binding, as long as nothing shows that they do not
 
     async def begin(self) -> None:
@@ -103,6 +104,7 @@ class Executor:
             marker = marker_for(site.cluster, str(workload.key), workload.uids, attempt)
             parts = [noted(part) for part in put_on_all(components(workload, site, attempt), whereabouts)]
             self._check()
+            parts = [msgspec.structs.replace(part, extra=self.stamp()) for part in parts]
             if len(parts) == 1:
                 answer = await self._slurm.jobs.submit_external(parts[0], marker=marker, marker_in="admin_comment", once=True)
                 if not answer.found:
