@@ -33,7 +33,8 @@ async def test_a_copy_of_the_cluster_ends_none_of_productions_jobs(sandbox: Sand
 
         await team.until("production showed in Slurm that it leads", beaten)
 
-        settings = bridge_settings(
+        settings = await asyncio.to_thread(
+            bridge_settings,
             sandbox,
             "copy",
             cluster=production.settings["cluster"],

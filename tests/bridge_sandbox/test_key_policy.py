@@ -90,7 +90,7 @@ async def test_only_the_bridge_sets_its_keys_on_a_new_pod(site: Site) -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_no_way_to_write_a_pod_is_open(site: Site) -> None:
-    own = {"labels": {JOB_ID: "7"}, "annotations": {SLURM_NODE: "n", f"{TASK}procid": "0"}}
+    own: dict[str, Any] = {"labels": {JOB_ID: "7"}, "annotations": {SLURM_NODE: "n", f"{TASK}procid": "0"}}
     assert "created" in site.create(BRIDGE, "old", **own)
     assert "created" in site.create(TENANT, "plain", annotations={f"{SETTINGS}gres": "gpu:1"}, finalizers=[FINALIZER])
     for subresource in ("", "status"):
@@ -113,7 +113,7 @@ async def test_no_way_to_write_a_pod_is_open(site: Site) -> None:
 @pytest.mark.asyncio(loop_scope="module")
 async def test_everything_else_about_a_pod_goes_on_as_before(site: Site) -> None:
     """Other labels, a job's own annotations, the status, finalizers, and the end of a pod that has the keys."""
-    own = {"labels": {JOB_ID: "7"}, "annotations": {SLURM_NODE: "n"}, "finalizers": [FINALIZER]}
+    own: dict[str, Any] = {"labels": {JOB_ID: "7"}, "annotations": {SLURM_NODE: "n"}, "finalizers": [FINALIZER]}
     assert "created" in site.create(BRIDGE, "kept", **own)
     assert "patched" in site.patch(TENANT, "kept", {"labels": {"app": "x"}, "annotations": {f"{SETTINGS}gres": "gpu:1"}})
     assert "patched" in site.as_user(
