@@ -173,6 +173,7 @@ def slurm_bridge() -> Schema:
         sharedConfig=mapping(slurmRestApi=TEXT, slurmJwtSecret={"anyOf": [TEXT, KEY]}, slurmConf=TEXT),
         config=settings(BridgeSettings, "slurm.tokenFile", "admission.bridgeUsers", *said, *SAID),
         shadow=YES_OR_NO,
+        keyPolicy=mapping(enabled=YES_OR_NO, extraUsers=TEXTS),
         rbac=mapping(create=YES_OR_NO),
         uninstall=mapping(
             enabled=YES_OR_NO, running=one_of("keep", "evict", "wait"), waiting=one_of("keep", "delete"), timeout={"type": "number"}

@@ -9,7 +9,7 @@ import pytest
 
 from slinky.bridge.annotations import JobSettings
 from slinky.bridge.executor import Executor, is_refused
-from slinky.bridge.marker import comment_for
+from slinky.bridge.marker import Failure, comment_for
 from slinky.bridge.translate import Site
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import ApiError, ConflictError, ConnectionFailedError, Meta, Pod
@@ -17,7 +17,17 @@ from slinky.kube import NotFoundError as KubeNotFoundError
 from slinky.kube import OutcomeUnknownError as LostAnswerError
 from slinky.kube.errors import Status
 from slinky.kube.objects import PodSpec
-from slinky.slurm import AlreadyDoneError, Job, JobDescription, NotFoundError, OutcomeUnknownError, RefusedError, SlurmError
+from slinky.slurm import (
+    AlreadyDoneError,
+    AuthenticationError,
+    ForbiddenError,
+    Job,
+    JobDescription,
+    NotFoundError,
+    OutcomeUnknownError,
+    RefusedError,
+    SlurmError,
+)
 from slinky.slurm.models.jobs import FoundAgain
 from tests.kube.virtual_time import run_in_virtual_time
 
@@ -35,6 +45,9 @@ class Jobs:
         if self._refusal:
             raise self._refusal
         self.comments.append(change.comment)
+
+    async def get(self, job_id: int) -> Job:
+        return Job(job_id=job_id, admin_comment=comment_for("c1", "Pod ns/u", [("ns", "p")], ["u"]))
 
     async def cancel(self, job_id: int) -> None:
         self.cancelled.append(job_id)
@@ -106,6 +119,17 @@ async def test_a_job_that_cannot_be_changed_any_more_is_cancelled_all_the_same(c
     await executor(slurm).end_job(7, 0, "all its pods succeeded", running=True)
     assert slurm.cancelled == [7]
     assert "job 7 ends without its outcome in its comment" in caplog.text
+
+
+@pytest.mark.parametrize("error", [AuthenticationError("token expired", number=1007), ForbiddenError("Invalid user id", number=2010)])
+async def test_a_bad_token_is_not_taken_for_a_refusal_of_the_change(error: SlurmError) -> None:
+    """The outcome of a job would be lost, and so would the failures of pods that are gone."""
+    slurm = Jobs(error)
+    with pytest.raises(type(error)):
+        await executor(slurm).end_job(7, 3, "the pod failed", running=True)
+    assert slurm.cancelled == []
+    with pytest.raises(type(error)):
+        await executor(slurm).remember(7, [Failure(0, "u", 3)])
 
 
 @pytest.mark.parametrize("over", [NotFoundError("no such job"), AlreadyDoneError("it is over")])

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.bridge.keys import GANG, JOB_ID, SETTINGS
+from slinky.bridge.keys import FINALIZER, GANG, JOB_ID, SETTINGS
 from slinky.bridge.membership import Membership
 from slinky.bridge.workload import COSCHEDULING_LABEL, PodGroup, WorkloadKey, workload_of
 from slinky.kube import Cache, Job, Key, Meta, Pod
@@ -198,6 +198,20 @@ async def test_what_a_kubelet_and_a_job_controller_keep_saying_is_no_reason_to_l
     for change in ({"status": PodStatus(phase="Succeeded")}, {"spec": PodSpec(node_name="n")}):
         world.pods.put(msgspec.structs.replace(_pod("a", owner=OWNER), **change))
     assert world.touched == [TRAIN, TRAIN]
+
+
+async def test_a_pod_that_was_taken_in_before_its_namespace_could_never_be_managed_is_followed_to_its_end() -> None:
+    """Nothing else would take its finalizer off."""
+    pods: Cache[Pod] = Cache()
+    touched: list[WorkloadKey] = []
+    membership = Membership(pods, Cache(), touched.append, never=frozenset({"ns"}))
+    pod = _pod("a", job_id=7)
+    pods.put(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, finalizers=(FINALIZER,))))
+    assert len(membership.keys()) == len(touched) == 1
+    pods.put(msgspec.structs.replace(pod, status=PodStatus(phase="Succeeded")))  # released
+    assert len(touched) == 2
+    pods.remove(Key("ns", "a"))
+    assert membership.keys() == []
 
 
 async def test_pods_of_a_namespace_that_can_never_be_managed_are_part_of_no_workload() -> None:

@@ -14,6 +14,7 @@ from slinky.bridge.submitting import MOST_REQUEUES, PARKED
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Key, Meta
 from slinky.slurm import RefusedError
+from slinky.slurm.answers import failed_answer
 from tests.bridge.both_sides import World, runs, told
 
 
@@ -321,6 +322,22 @@ def test_what_slurm_refuses_twice_is_told_and_not_tried_every_second() -> None:
         world.loop.queue.add(key)
         await runs(world, 1, "a")
         assert not world.loop.known[key].too_large
+
+    told(story)
+
+
+def test_a_token_that_slurm_does_not_accept_parks_nothing() -> None:
+    """6010 is what slurmctld says to a submit with the token of a user it does not know."""
+
+    async def story(world: World) -> None:
+        fault = failed_answer("POST /job/submit", True, 500, b'{"errors": [{"error_number": 6010, "error": "Rejecting user nobody"}]}')
+        world.refuse_submit = fault.error
+        world.make("a")
+        key = WorkloadKey("Pod", "ns", "a-uid")
+        await world.until(lambda: world.tries > 2)
+        assert not world.loop.known[key].parked
+        world.refuse_submit = None
+        await runs(world, 1, "a")
 
     told(story)
 

@@ -16,7 +16,7 @@ from slinky.bridge.submission import Submission
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Meta, Pod
 from slinky.kube.objects import PodSpec, PodStatus
-from slinky.slurm import Allocation, Node, NodeAllocation, RefusedError, UnavailableError
+from slinky.slurm import Allocation, AuthenticationError, Node, NodeAllocation, RefusedError, UnavailableError
 from tests.kube.virtual_time import run_in_virtual_time
 
 KEY = WorkloadKey("PodGroup", "ns", "ring")
@@ -33,6 +33,7 @@ class Servers:
         self.kept: list[list[str]] = []
         self.asked = 0
         self.refuses = False
+        self.bad_tokens = 0  # shrinks that fail for the token
         self.down = 0  # questions that are not answered
         self.more = 0  # nodes
 
@@ -50,6 +51,9 @@ class Servers:
     async def shrink(self, _: int, nodes: list[str]) -> None:
         if self.refuses:
             raise RefusedError("no")
+        if self.bad_tokens:
+            self.bad_tokens -= 1
+            raise AuthenticationError("token expired", number=1007)
         self.kept.append(nodes)
 
 
@@ -79,7 +83,7 @@ def looked(servers: Servers, seconds: float, sink: str = SINK, *, may_come: bool
         shrinking = Shrinking(me, me, sink)
         end = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < end:
-            with suppress(UnavailableError):  # as the queue does
+            with suppress(UnavailableError, AuthenticationError):  # as the queue does
                 await shrinking.look(PODS, views, job, memory, KEY, lambda: may_come)
             await asyncio.sleep(1)
 
@@ -96,6 +100,13 @@ def test_nodes_without_pods_are_given_back_once_after_a_while() -> None:
     assert servers.kept == [["n0", "n2"]]
     assert servers.asked == 1
     assert memory.given_back == 1, "the slot that is empty on a node which is kept is still there"
+
+
+def test_a_shrink_that_failed_for_the_token_is_tried_again() -> None:
+    servers = Servers()
+    servers.bad_tokens = 2
+    looked(servers, 100)
+    assert servers.kept == [["n0", "n2"]]
 
 
 def test_nothing_is_given_back_that_others_may_come_for() -> None:

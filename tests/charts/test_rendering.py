@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import yaml
 
+from slinky.bridge.key_policy import key_policy
 from slinky.bridge.settings_file import load_settings as load_bridge_settings
 from slinky.exporter.alerts import ALERTS, rule_file
 from slinky.exporter.dashboards import dashboards
@@ -28,6 +29,8 @@ CLUSTER_WIDE = {
     "CustomResourceDefinition",
     "MutatingWebhookConfiguration",
     "PriorityClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "ValidatingWebhookConfiguration",
 }
 
@@ -129,6 +132,23 @@ def test_the_exporter_understands_its_configuration(helm: Helm, tmp_path: Path, 
 
 
 KNOWS_RULES = "--api-versions=monitoring.coreos.com/v1/PrometheusRule"
+
+
+def test_the_policy_for_the_bridges_keys_is_that_of_the_code(helm: Helm) -> None:
+    def rendered(**values: Any) -> list[Document]:
+        found = helm.template("slurm-bridge", values, release="b", namespace="ns")
+        return of_kind(found, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+
+    accounts = [f"system:serviceaccount:ns:b-slurm-bridge{part}" for part in ("", "-uninstall")]
+    found = rendered()
+    assert [each["spec"] for each in found] == [each["spec"] for each in key_policy("b-slurm-bridge-keys", accounts)]
+    assert {each["metadata"]["name"] for each in found} == {"b-slurm-bridge-keys"}
+    others = rendered(keyPolicy={"extraUsers": ["system:serviceaccount:other:bridge"]})
+    assert [each["spec"] for each in others] == [
+        each["spec"] for each in key_policy("b-slurm-bridge-keys", [*accounts, "system:serviceaccount:other:bridge"])
+    ]
+    assert not rendered(keyPolicy={"enabled": False})
+    assert not rendered(shadow=True)  # the original, which a shadow runs beside, writes the same keys
 
 
 def test_the_exporters_dashboards_are_those_of_the_code(helm: Helm) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from slinky.prolog.decision import PodHere
 from slinky.prolog.grpc import PREFACE, RuntimeSilentError, call
-from slinky.prolog.runtime import JOB_LABEL, pods_from
+from slinky.prolog.runtime import JOB_LABEL, NODE_ANNOTATION, pods_from
 
 
 def field(number: int, value: bytes | str | int) -> bytes:
@@ -28,10 +28,13 @@ def varint(value: int) -> bytes:
     return found + bytes([value])
 
 
-def sandbox(id_: str, name: str, labels: dict[str, str], state: int = 0) -> bytes:
+def sandbox(id_: str, name: str, labels: dict[str, str], state: int = 0, *, placed: bool = True) -> bytes:
+    """`placed` by the bridge: then it has what only the Binding writes."""
     about = field(1, name) + field(2, f"{name}-uid") + field(3, "team") + field(4, 1)
     entries = b"".join(field(5, field(1, key) + field(2, value)) for key, value in labels.items())
     padding = field(6, field(1, "note") + field(2, "x" * 300))
+    if placed:
+        padding += field(6, field(1, NODE_ANNOTATION) + field(2, "w1"))
     return field(1, field(1, id_) + field(2, about) + field(3, state) + field(4, 1 << 60) + entries + padding)
 
 
@@ -40,6 +43,11 @@ def container(sandbox_id: str, state: int) -> bytes:
 
 
 JOB = {JOB_LABEL: "7"}
+
+
+def test_a_pod_that_the_bridge_did_not_place_holds_no_job_whatever_its_label_says() -> None:
+    """A DaemonSet with the label in its template would hold every job on its nodes, and then drain them."""
+    assert pods_from(sandbox("s", "p", JOB, placed=False), b"") == [PodHere("p-uid", "team/p", 0, True)]
 
 
 @pytest.mark.parametrize(

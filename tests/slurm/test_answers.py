@@ -30,6 +30,9 @@ def said(number: int, text: str = "what happened") -> bytes:
         (404, b"Unable to find requested URL endpoint.", UnsupportedError, Again.NEVER),
         (401, b"Authentication failure", AuthenticationError, Again.RENEWED),
         (511, said(1007), AuthenticationError, Again.RENEWED),
+        (500, said(6010), AuthenticationError, Again.RENEWED),  # a submit with the token of a user that Slurm does not know
+        (500, said(6004), AuthenticationError, Again.RENEWED),
+        (500, said(2010), ForbiddenError, Again.NEVER),  # an update by a token whose user is no administrator
         (422, said(2011), AlreadyDoneError, Again.NEVER),
         (422, said(2014), RefusedError, Again.NEVER),
         (403, said(2002), ForbiddenError, Again.NEVER),
@@ -82,4 +85,13 @@ def test_a_change_that_slurm_may_have_made_is_never_called_not_done(status: int,
     if fault.again is Again.IF_HARMLESS:
         assert fault.error.outcome is Outcome.UNKNOWN
     else:
-        assert isinstance(fault.error, RefusedError | UnavailableError | UnsupportedError)
+        assert isinstance(fault.error, AuthenticationError | RefusedError | UnavailableError | UnsupportedError)
+
+
+def test_an_authentication_error_is_no_refusal_of_the_request() -> None:
+    """Whoever catches RefusedError takes it for Slurm's last word on the request; Slurm has not looked at it."""
+    assert not issubclass(AuthenticationError, RefusedError)
+    assert {type(failed_answer("POST /x", True, status, said(number)).error) for status, number in AUTHENTICATION} == {AuthenticationError}
+
+
+AUTHENTICATION = [(401, 0), (511, 0), (500, 1007), (511, 1007), (500, 6000), (500, 6001), (422, 6010), (500, 9008)]

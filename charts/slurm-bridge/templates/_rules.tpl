@@ -39,7 +39,7 @@
 {{/* In its own namespace. */}}
 {{- define "bridge.rules.own" -}}
 {{- if .Values.scheduler.leaderElect -}}
-- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [{{ include "bridge.lease" . }}], verbs: [get, update, patch]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [{{ include "bridge.lease" . }}{{ if not .Values.shadow }}, {{ include "bridge.lease" . }}-claim{{ end }}], verbs: [get, update, patch]}
 {{ end -}}
 {{- if .Values.shadow -}}
 - {apiGroups: [""], resources: [configmaps], resourceNames: [slurm-bridge-shadow], verbs: [get, patch]}
@@ -66,11 +66,15 @@
   resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
   resourceNames: [{{ include "slinky.fullname" . }}]
   verbs: [get, delete]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
+  resourceNames: [{{ include "slinky.fullname" . }}-keys]
+  verbs: [get, delete]
 {{- end -}}
 
 {{- define "bridge.rules.uninstall.own" -}}
 - {apiGroups: [""], resources: [secrets], resourceNames: [{{ include "bridge.admission" . }}], verbs: [get, delete]}
 - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}
-- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [{{ include "slinky.fullname" . }}], verbs: [get, patch, delete]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [{{ include "slinky.fullname" . }}, {{ include "slinky.fullname" . }}-claim], verbs: [get, patch, delete]}
 - {apiGroups: [apps], resources: [deployments, deployments/scale], resourceNames: [{{ include "slinky.fullname" . }}, {{ include "bridge.admission" . }}], verbs: [get, patch]}
 {{- end -}}

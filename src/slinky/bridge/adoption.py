@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from slinky.bridge.claim import Claim, claim_of
 from slinky.bridge.marker import Marking, marker_for, read_comment
 from slinky.bridge.submission import Submission, hetjob_of, submission_of
 from slinky.bridge.views import job_id_of, needs_job, pod_view
@@ -40,6 +41,7 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     ended: float = 0.0
     nodes: frozenset[str] = frozenset()
     anywhere: bool = False  # it has no constraint and leaves no node out
+    claim: Claim | None = None  # of the leader that submitted it, or of the last that showed there that it lives
 
     @property
     def is_over(self) -> bool:
@@ -80,6 +82,7 @@ def found_in(job: Job, cluster: str) -> Found | None:
         ended,
         frozenset(expand(job.nodes)) if job.nodes else frozenset(),
         not job.features and not job.excluded_nodes,
+        claim_of(job.extra),
     )
 
 

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from slinky.bridge.absence_alarm import AbsenceAlarm, AbsenceGauges
 from slinky.bridge.checkpoint import Checkpoints, signals_counter
+from slinky.bridge.claim import ClaimKeeper
 from slinky.bridge.executor import Executor
 from slinky.bridge.group_status import GroupStatus
 from slinky.bridge.hybrid_nodes import HybridNodes
@@ -89,6 +90,7 @@ class Bridge:
         self._metrics = BridgeMetrics(self._registry)
         self._shadow_metrics = ShadowMetrics(self._registry)
         self._leadership: Leadership | None = None
+        self._claim: ClaimKeeper | None = None
         leader, (namespace, lease) = settings.leader, self._lease_name
         self._leading = Leading(access, lease, namespace, elect=leader.elect, seconds=leader.seconds, metrics=self._kube_metrics)
 
@@ -107,6 +109,8 @@ class Bridge:
 
     async def _one_time(self, lead: "Lead") -> None:
         """One leader's time, from its beginning to its end."""
+        if self._claim:
+            self._claim.begin()
         self._leadership = leadership = lead()
         try:
             await leadership.run()
@@ -138,15 +142,19 @@ class Bridge:
             events = EventRecorder(kube, "slurm-bridge", socket.gethostname(), per_second=EVENTS_PER_SECOND)
             self._kube_metrics.follow("events", events)
             await stack.enter_async_context(events.running())
+            if settings.leader.elect:
+                self._claim = ClaimKeeper(kube, slurm, self._lease_name, self._registry)
+                self._claim.events = events
+                health.ready("claim", lambda: self._claim.problem if self._claim else None)
             site = site_of(settings, cluster)
-            executor = Executor(kube, slurm, site, completion=completion, may_act=self._leading.may_act, hetjobs=hetjobs)
-            teller: Callable[[], Teller] = partial(Teller, kube, slurm, events, settings.status, self._leading.may_act)
+            executor = Executor(kube, slurm, site, completion=completion, may_act=self._may_act, hetjobs=hetjobs)
+            teller: Callable[[], Teller] = partial(Teller, kube, slurm, events, settings.status, self._may_act)
         else:
             writer = await stack.enter_async_context(Client(self._access, connections=1, observer=self._kube_metrics.observe))
             shadow = Shadow(played, writer, settings.namespace, self._shadow_metrics)
             site = shadow_site(site_of(settings, cluster))
-            executor = ShadowExecutor(shadow, kube, slurm, site, completion=completion, may_act=self._leading.may_act, hetjobs=hetjobs)
-            teller = partial(ShadowTeller, shadow, slurm, settings.shadow_report_seconds, self._leading.may_act)
+            executor = ShadowExecutor(shadow, kube, slurm, site, completion=completion, may_act=self._may_act, hetjobs=hetjobs)
+            teller = partial(ShadowTeller, shadow, slurm, settings.shadow_report_seconds, self._may_act)
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
 
         loss = NodeLoss(nodes, pods, settings.nodes.gone_seconds) if played is None else None
@@ -155,7 +163,7 @@ class Bridge:
         def binder() -> VolumeBinder | None:
             if settings.shadow:  # claims are bound for the pods as they are
                 return None
-            return VolumeBinder(volumes, nodes, StorageActs(kube, self._leading.may_act), settings.volumes.bind_seconds)
+            return VolumeBinder(volumes, nodes, StorageActs(kube, self._may_act), settings.volumes.bind_seconds)
 
         def lead() -> Leadership:
             slurm_nodes = SlurmNodes(slurm)
@@ -181,9 +189,9 @@ class Bridge:
                 names=watches.names,
                 hybrid_devices=settings.hybrid.devices == "allow",
             )
-            leadership.also(HybridNodes(watches.names, nodes, slurm_nodes, events, self._leading.may_act).run, "hybrid nodes")
+            leadership.also(HybridNodes(watches.names, nodes, slurm_nodes, events, self._may_act).run, "hybrid nodes")
             if settings.gangs.write_status and played is None:
-                leadership.also(GroupStatus(kube, pods, watches.groups, settings.status, self._leading.may_act).run, "group status")
+                leadership.also(GroupStatus(kube, pods, watches.groups, settings.status, self._may_act).run, "group status")
             if settings.nodes.register:
                 controller = NodeController(
                     nodes,
@@ -193,7 +201,7 @@ class Bridge:
                     kube=kube if played is None else None,
                     names=watches.names,
                     occupants=watches.ledger.ours_on,
-                    may_act=self._leading.may_act,
+                    may_act=self._may_act,
                     changed=leadership.nodes_changed,
                     events=events,
                     metrics=self._registry,
@@ -204,16 +212,22 @@ class Bridge:
             watches.ledger.freed, watches.ledger.taken = leadership.node_freed, leadership.node_taken
             if events is not None:
                 leadership.also_endings(
-                    Checkpoints(kube, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._leading.may_act)
+                    Checkpoints(kube, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
                 )
             if loss is not None:
                 leadership.also_node_loss(loss)
+            if self._claim is not None:
+                leadership.also_claim(self._claim)
             self._alarm = leadership.also_absence(partial(AbsenceAlarm, settings.absence), kube, events, self._lease_name, self._absence)
             self._kube_metrics.follow("workloads", leadership.reconciler.queue)
             self._kube_metrics.follow("submits", leadership.reconciler.submits)
             return leadership
 
         return lead
+
+    def _may_act(self) -> bool:
+        """This process leads, and no other copy of this cluster claims its jobs."""
+        return self._leading.may_act() and (self._claim is None or self._claim.may_act)
 
     @property
     def _lease_name(self) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from slinky.kube import PODS, ApiError, Client, ConflictError, ConnectionFailedE
 from slinky.kube import OutcomeUnknownError as OutcomeLostError
 from slinky.slurm import (
     AlreadyDoneError,
+    ForbiddenError,
     Job,
     JobCompletion,
     JobDescription,
@@ -75,6 +76,7 @@ class Executor:
         self.site = site
         self._ends = JobEnds(slurm, completion)
         self._may_act = may_act
+        self.stamp: Callable[[], str | None] = lambda: None  # `extra` of jobs that are submitted
         self.labels_go_along = True  # with a Binding, as long as nothing shows that they do not
 
     async def begin(self) -> None:
@@ -102,6 +104,7 @@ class Executor:
             marker = marker_for(site.cluster, str(workload.key), workload.uids, attempt)
             parts = [noted(part) for part in put_on_all(components(workload, site, attempt), whereabouts)]
             self._check()
+            parts = [msgspec.structs.replace(part, extra=self.stamp()) for part in parts]
             if len(parts) == 1:
                 answer = await self._slurm.jobs.submit_external(parts[0], marker=marker, marker_in="admin_comment", once=True)
                 if not answer.found:
@@ -277,11 +280,13 @@ class Executor:
         return True
 
     async def remember(self, job_id: int, failures: Iterable[Failure]) -> None:
-        """With the job. Where Slurm refuses, pods are not held for it."""
+        """With the job. Where Slurm refuses the change, pods are not held for it; a token without the right to make it is another matter, and passes."""
         self._check()
         try:
             job = await self._slurm.jobs.get(job_id)
             await self._slurm.jobs.update(job_id, JobDescription(admin_comment=with_failures(job.admin_comment, failures)))
+        except ForbiddenError:
+            raise
         except RefusedError as error:
             log.warning("job %d: how its pods failed is not written there, and would be forgotten at a restart: %s", job_id, error)
 

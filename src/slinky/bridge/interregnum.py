@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
+from slinky.bridge.claim import claim_lease
 from slinky.bridge.settings import Settings
 from slinky.kube import (
     LEASES,
@@ -81,13 +82,14 @@ async def leader_of(kube: Client, settings: Settings) -> str:
 
 
 async def remove_lease(kube: Client, settings: Settings) -> str:
-    """Once it was given back. Who has taken it meanwhile, if somebody has: then it stays."""
+    """Once it was given back, and with it the Lease of the claim. Who has taken it meanwhile, if somebody has: then it stays."""
     name, home = settings.leader.name, settings.namespace
     try:
         found = await kube.get(LEASES, name, home)
         if found.spec.holder_identity:
             return found.spec.holder_identity
         await kube.delete(LEASES, name, home, uid=found.metadata.uid, resource_version=found.metadata.resource_version)
+        await kube.delete(LEASES, claim_lease(name), home)
     except NotFoundError:
         return ""
     except ConflictError:

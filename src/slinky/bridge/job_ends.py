@@ -8,7 +8,16 @@ import logging
 from collections.abc import Mapping
 from typing import Required, TypedDict
 
-from slinky.slurm import AlreadyDoneError, JobCompletion, JobDescription, NotFoundError, RefusedError, SlurmClient, UnsupportedError
+from slinky.slurm import (
+    AlreadyDoneError,
+    ForbiddenError,
+    JobCompletion,
+    JobDescription,
+    NotFoundError,
+    RefusedError,
+    SlurmClient,
+    UnsupportedError,
+)
 
 __all__ = ["JobEnds", "Manner"]
 
@@ -49,7 +58,7 @@ class JobEnds:
         """What Slurm has against it is logged, no more: a job that names a node which was deleted cannot be changed, but can be ended."""
         try:
             await self._slurm.jobs.update(job_id, JobDescription(comment=text[:LONGEST_COMMENT]))
-        except (NotFoundError, AlreadyDoneError):
+        except (NotFoundError, AlreadyDoneError, ForbiddenError):
             raise
         except RefusedError as error:
             log.warning("job %d ends without its outcome in its comment (%s): %s", job_id, text, error)

@@ -5,6 +5,7 @@ from typing import Final
 __all__ = [
     "ABSENCE_CONFIRMED",
     "APART",
+    "CLAIM",
     "CONDITION",
     "CORDONED_FOR_SLURM",
     "DEVICES",
@@ -24,6 +25,7 @@ __all__ = [
     "SIGNALLED",
     "SLURM_NODE",
     "SLURM_NODE_NAME",
+    "TAKE_OVER",
     "TASK",
     "TOPOLOGY",
 ]
@@ -48,6 +50,10 @@ APART: Final = "scheduler.slinky.slurm.net/apart"  # a pod of a group that has n
 
 # What an administrator writes on the bridge's Lease: the alarm whose absent jobs are given up.
 ABSENCE_CONFIRMED: Final = "slinky.slurm.net/absence-confirmed"
+
+# On the Lease of the bridge's claim: the claim, and the foreign claim that an administrator lets it take over.
+CLAIM: Final = "slinky.slurm.net/claim"
+TAKE_OVER: Final = "slinky.slurm.net/take-over"
 
 # Nodes.
 MANAGED_NODE: Final = "slinky.slurm.net/managed-node"  # taint, its value the scheduler's name

@@ -14,6 +14,7 @@ from slinky.bridge.absence_alarm import AbsenceAlarm, AbsenceGauges
 from slinky.bridge.adoption import Found, found_in, inheritance, meant_by, whole
 from slinky.bridge.binding import Binder
 from slinky.bridge.checkpoint import Checkpoints
+from slinky.bridge.claim import Claimed, ClaimKeeper
 from slinky.bridge.directions import Directions, Judgement
 from slinky.bridge.endings import Endings
 from slinky.bridge.eviction_settings import EvictionSettings
@@ -44,7 +45,7 @@ from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.whereabouts import EVERYWHERE
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
-from slinky.kube import Backoff, Client, EventRecorder, Pod
+from slinky.kube import Backoff, Client, EventRecorder, KubeError, Pod
 from slinky.slurm import SlurmClient, SlurmError
 
 __all__ = ["Leadership"]
@@ -53,6 +54,7 @@ log = logging.getLogger(__name__)
 
 WORKERS = 32
 SUBMITTERS = 16
+CONFLICT_SECONDS = 30.0  # between two looks at all jobs while another copy of this cluster claims some
 
 
 class Leadership:
@@ -88,6 +90,7 @@ class Leadership:
         self._window = window
         self._slurm_nodes = slurm_nodes
         self._in_slurm = (names or NodeNames()).in_slurm
+        self._claim: ClaimKeeper | None = None
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self._freed: list[Callable[[str], None]] = []
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
@@ -170,6 +173,14 @@ class Leadership:
         self.reconciler.endings = endings.look
         self.also(endings.run, "ends of jobs")
 
+    def also_claim(self, claim: ClaimKeeper) -> None:
+        """Jobs that another copy of this cluster submitted stop everything."""
+        self._claim = claim
+        self._strays.is_foreign = claim.is_foreign_job
+        self._executor.stamp = claim.stamp
+        claim.live = lambda: self.poller.jobs
+        self.also(claim.run, "claim")
+
     def also_node_loss(self, loss: NodeLoss) -> None:
         """Pods on nodes that are gone are let go."""
         self.reconciler.is_gone = loss
@@ -207,13 +218,25 @@ class Leadership:
         while True:
             try:
                 found = [job async for each in self._slurm.jobs.stream(learn=True) if (job := found_in(each, self._executor.site.cluster))]
-                break
-            except SlurmError as error:
+                if self._claim is None or await self._claim.settle(self._claimed(found)):
+                    break
+                await asyncio.sleep(CONFLICT_SECONDS)
+            except (SlurmError, KubeError) as error:
                 failures += 1
                 wait = backoff.seconds(failures)
-                log.warning("Slurm's jobs cannot be read (%s); pods run on, again in %.1f s", error, wait)
+                log.warning("what is there cannot be taken over (%s); pods run on, again in %.1f s", error, wait)
                 await asyncio.sleep(wait)
         self._take_over(whole(found))
+
+    def _claimed(self, found: Sequence[Found]) -> list[Claimed]:
+        """Jobs that are not over and carry a claim; ours by their pods' labels."""
+        keys = self._membership.keys()
+        labels = {job_id_of(pod) for key in keys for pod in self._membership.pods(key)}
+        return [
+            Claimed(job.submission.job_id, job.claim, job.submission.job_id in labels)
+            for job in found
+            if job.claim is not None and not job.is_over
+        ]
 
     def _take_over(self, found: Sequence[Found]) -> None:
         by_key: dict[WorkloadKey, list[Found]] = {}

@@ -20,7 +20,7 @@ import msgspec
 
 from slinky.bridge.disruption import CONDITION_TYPE
 from slinky.bridge.jobsets import job_is_over
-from slinky.bridge.keys import APART, TASK
+from slinky.bridge.keys import APART, FINALIZER, TASK
 from slinky.bridge.views import job_id_of
 from slinky.bridge.workload import PART, PodGroup, WorkloadKey, asks_for_gang, group_of, key_of, key_of_job, of_jobset
 from slinky.kube import Cache, Change, Job, Key, Pod
@@ -39,7 +39,7 @@ class _Member(msgspec.Struct, frozen=True):
 
 
 class Membership:
-    """`groups` tells what is known of the group that a pod names, `parts` which part of a set it is of; `group_changed` is to be called when that changes. Pods of the namespaces `never` are part of none."""
+    """`groups` tells what is known of the group that a pod names, `parts` which part of a set it is of; `group_changed` is to be called when that changes. Pods of the namespaces `never` are part of none, but for those that were taken in before their namespace was one of them."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Membership:
             self._keep(pod)
 
     def _pod_changed(self, change: Change[Pod]) -> None:
-        if change.old is None and change.key.namespace in self._never:
+        if change.old is None and change.new is not None and self._is_left_alone(change.new):
             log.warning("pod %s names our scheduler in a namespace that can never be managed: it is left alone", change.key)
         if change.new is None:
             self._drop(change.key)
@@ -139,9 +139,9 @@ class Membership:
         return [part] if part else []
 
     def _keep(self, pod: Pod) -> None:
-        if pod.metadata.namespace in self._never:
-            return
         before = self._of_pod.get(pod.key)
+        if before is None and self._is_left_alone(pod):
+            return
         if before is not None and before.uid != pod.metadata.uid:
             self._drop(pod.key)
             before = None
@@ -157,6 +157,10 @@ class Membership:
         self._of_pod[pod.key] = now
         self._pods_of.setdefault(now.workload, set()).add(pod.key)
         self._touched(now.workload)
+
+    def _is_left_alone(self, pod: Pod) -> bool:
+        """In a namespace that can never be managed. One that has our finalizer was taken in when it could: it is followed to its end."""
+        return pod.metadata.namespace in self._never and FINALIZER not in pod.metadata.finalizers
 
     def _place(self, pod: Pod, before: _Member | None) -> _Member | None:
         """Where it belongs by what is known now; `before` is where it waits. Who has a Slurm job does not move any more."""

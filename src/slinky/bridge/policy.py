@@ -25,6 +25,12 @@ FIELDS = {key: {"user": "user_id", "group": "group_id"}.get(key, key) for key in
 WORDS = {"qos": "QoS", "wckey": "WCKey"}
 
 
+NEVER = (
+    "Slurm schedules nothing in namespace {}, as Kubernetes, Slurm or the bridge itself run there: delete the pod; "
+    "what made it makes another, for Kubernetes' own scheduler"
+)
+
+
 class PolicyError(ValueError):
     """The namespace may not have what the workload asks for: one sentence a problem."""
 
@@ -52,6 +58,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     signals: bool = True
     classes: Mapping[str, PriorityClass] = {}
     gres: Mapping[str, str] = {}
+    nothing: str = ""  # why no job of this namespace may be submitted at all
 
     def refusals(self, said: JobSettings, priority_class: str = "", time_limit: int | None = None) -> list[str]:
         """What is asked for and not granted. `time_limit` is what holds where no annotation says one."""
@@ -71,6 +78,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
     def settled(self, workload: Workload) -> Workload:
         """The workload as it is to be submitted. Its class is that of its first pod. Raises PolicyError."""
+        if self.nothing:
+            raise PolicyError([self.nothing])
         priority_class = workload.pods[0].spec.priority_class_name if workload.pods else ""
         said = workload.settings
         longest = max((pod.spec.termination_grace_period_seconds or 0 for pod in workload.everyone), default=0)
@@ -166,6 +175,7 @@ class Policy:
         self._partition = settings.partition
         self._window = settings.windows.namespace
         self._signals = settings.checkpoint_signals
+        self._never = settings.never_managed
         self._gres = settings.gres
         self._classes = {each.name: each for each in settings.priority_classes}
         said = [self._default, *self._rules]
@@ -197,6 +207,7 @@ class Policy:
             signals=self._signals,
             classes=self._classes,
             gres=self._gres,
+            nothing=NEVER.format(namespace) if namespace in self._never else "",
         )
 
 

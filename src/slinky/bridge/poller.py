@@ -9,7 +9,7 @@ other jobs then: of two that have had one id, the last is followed.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 import msgspec
@@ -122,6 +122,11 @@ class JobPoller:
     def is_current(self) -> bool:
         """Whether the states are news: the last look was answered, and the next is not overdue. Not so while Slurm does not answer, nor when this process was itself stopped for a while."""
         return not self.outage and asyncio.get_running_loop().time() <= self._good_until
+
+    @property
+    def jobs(self) -> Collection[int]:
+        """Those that are followed: ours, and not over as far as is known."""
+        return self._open.keys()
 
     @property
     def following(self) -> int:

@@ -16,7 +16,7 @@ from slinky.bridge.plan import JobView, PodView
 from slinky.bridge.sink import address_of
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
-from slinky.slurm import Node, NotFoundError, RefusedError, SlurmClient
+from slinky.slurm import ForbiddenError, Node, NotFoundError, RefusedError, SlurmClient
 
 __all__ = ["SHRINK_SECONDS", "Shrinking", "answers", "nodes_in_use", "places_left"]
 
@@ -106,6 +106,8 @@ class Shrinking:
             return True
         try:
             await self._executor.shrink(job_id, kept)
+        except ForbiddenError:
+            raise
         except RefusedError as error:
             log.warning("%s: job %d keeps %d nodes that no pod of it uses any more: %s", key, job_id, len(gone), error)
             return True

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from slinky.bridge.adoption import found_in
+from slinky.bridge.claim import Claim
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
@@ -51,6 +52,7 @@ class Strays:
         self._queue: WorkQueue[int] = WorkQueue(group=lambda _: 0, expected=EXPECTED)
         self._beginning = f'"cluster":{json.dumps(executor.site.cluster)}'
         self.holds_back: Callable[[], bool] = lambda: False
+        self.is_foreign: Callable[[int, Claim | None], bool] = lambda *_: False  # another copy of this cluster submitted it
 
     def suspect(self, job_id: int) -> None:
         """It was found at a leader's start, and seems to be nobody's."""
@@ -85,6 +87,8 @@ class Strays:
         except NotFoundError:
             return
         if found is None or found.is_over or self._is_used(job_id, found.key):
+            return
+        if self.is_foreign(job_id, found.claim):
             return
         log.info("job %d (%s) has no pods: it is ended", job_id, found.key)
         await self._executor.end_job(job_id, None, "no pod belongs to it", running=False)

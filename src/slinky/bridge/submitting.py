@@ -24,7 +24,7 @@ from slinky.bridge.translate import components, members, one_for_all
 from slinky.bridge.whereabouts import EVERYWHERE, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Backoff, Pod
-from slinky.slurm import AuthenticationError, JobDescription, NotFoundError, RefusedError, SlurmError
+from slinky.slurm import JobDescription, NotFoundError, RefusedError, SlurmError
 
 __all__ = ["LABEL_SECONDS", "Submitter", "all_of"]
 
@@ -117,8 +117,7 @@ class Submitter:
                 known.doubts += 1
                 known.parked_until = asyncio.get_running_loop().time() + FRESH_SECONDS
                 return False
-            # Not to be believed is nothing that is wrong with this job.
-            if isinstance(error, RefusedError) and not isinstance(error, AuthenticationError):
+            if isinstance(error, RefusedError):
                 if no_node:
                     self._slurm_nodes.refused()
                 if (limit := SUBMIT_LIMITS.get(error.number or 0)) and not known.too_much:

@@ -5,6 +5,8 @@ import asyncio
 import click
 
 from slinky.bridge.admission_service import configurations, serve_admission
+from slinky.bridge.key_policy import key_policy as key_policy_documents
+from slinky.bridge.key_policy import policy_name
 from slinky.bridge.settings_reference import reference
 from slinky.cli.bridge_options import Site, service_options, site_options
 from slinky.cli.lazy import LazyGroup
@@ -60,6 +62,28 @@ def webhooks(site: Site, delete: bool) -> None:
         return
     documents = [document for _, document in configurations(settings, frozenset(settings.admission.bridge_users))]
     click.echo(as_yaml(documents), nl=False)
+
+
+@bridge.command()
+@site_options
+@click.option(
+    "--user",
+    "users",
+    multiple=True,
+    help="Who may write the bridge's keys; several times if needed. Default: admission.bridgeUsers of the configuration.",
+)
+def key_policy(site: Site, users: tuple[str, ...]) -> None:
+    """Print the policy that lets only the bridge write its keys on pods, as YAML.
+
+    A ValidatingAdmissionPolicy and its binding, for all pods of the cluster (docs/security.md). The Helm chart installs the same.
+    """
+    admission = site.settings().admission
+    allowed = users or tuple(admission.bridge_users)
+    if not allowed:
+        raise click.UsageError(
+            "name the bridge's user: --user system:serviceaccount:NAMESPACE:NAME, or admission.bridgeUsers in the configuration"
+        )
+    click.echo(as_yaml(key_policy_documents(policy_name(admission.configuration), allowed)), nl=False)
 
 
 @bridge.command()

@@ -59,6 +59,7 @@ async def _serve(sandbox: Sandbox, namespaces: tuple[str, ...], cluster: bool) -
                 else sandbox_bridge(sandbox, folder, managedNamespaces=list(namespaces))
             )
             found = await stack.enter_async_context(running)
+            await found.protect_keys()
         _say(sandbox, found, namespaces, "examples/operator/pod.yaml" if cluster else "examples/pod.yaml")
         part, code = await found.first_to_end()
         raise SandboxError(f"slinky bridge {part} ended with {code}: {found.log(part)[-2000:]}")

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from slinky.prolog.decision import PodHere
 from slinky.prolog.grpc import RuntimeSilentError, call
 
-__all__ = ["JOB_LABEL", "pods_from", "pods_of"]
+__all__ = ["JOB_LABEL", "NODE_ANNOTATION", "pods_from", "pods_of"]
 
 JOB_LABEL = "scheduler.slinky.slurm.net/slurm-jobid"
+NODE_ANNOTATION = "slinky.slurm.net/slurm-node"  # written by the bridge's Binding, so every pod that it placed has it from its start
 SERVICE = "/runtime.v1.RuntimeService/"
 READY, EXITED = 0, 2
 
@@ -27,7 +28,10 @@ def pods_of(socket: str, seconds: float) -> list[PodHere]:
 
 
 def pods_from(sandboxes: bytes, containers: bytes) -> list[PodHere]:
-    """A pod may have had several sandboxes: it is alive if one of them is, or one of their containers."""
+    """A pod may have had several sandboxes: it is alive if one of them is, or one of their containers.
+
+    A pod that has the label alone was not placed by the bridge: somebody copied the label into a template. It holds no job.
+    """
     busy = {_string(found, 2) for found in _messages(containers, 1) if _number(found, 6) != EXITED}
     pods: dict[str, PodHere] = {}
     for found in _messages(sandboxes, 1):
@@ -35,7 +39,8 @@ def pods_from(sandboxes: bytes, containers: bytes) -> list[PodHere]:
         uid = _string(about, 2)
         alive = _number(found, 3) == READY or _string(found, 1) in busy
         label = next((_string(entry, 2) for entry in _messages(found, 5) if _string(entry, 1) == JOB_LABEL), "")
-        job_id = int(label) if label.isdecimal() else 0
+        placed = any(_string(entry, 1) == NODE_ANNOTATION and _string(entry, 2) for entry in _messages(found, 6))
+        job_id = int(label) if label.isdecimal() and placed else 0
         before = pods.get(uid)
         pods[uid] = PodHere(uid, f"{_string(about, 3)}/{_string(about, 1)}", job_id, alive or (before is not None and before.alive))
     return list(pods.values())

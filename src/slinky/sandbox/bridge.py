@@ -9,12 +9,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from slinky.bridge.admission_service import own_username
+from slinky.bridge.key_policy import POLICIES, POLICY_BINDINGS, key_policy, policy_name
+from slinky.kube import Client, NotFoundError, from_kubeconfig
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.processes import Processes, free_port
 from slinky.slurm import completion
@@ -76,15 +79,35 @@ class SandboxBridge(Processes):
         self.kubeconfigs: dict[str, Path] = {}  # by part, where it is not the administrator's
         self.options: tuple[str, ...] = ()  # of `run`, besides
         self._health["run"] = int(settings["healthPort"])
+        self._keys_protected = False
 
     async def start(self, part: str) -> None:
         """And wait until it is ready."""
         kubeconfig = str(self.kubeconfigs.get(part, self._kubeconfig))
         await self.start_part(part, "--config", str(self.config), "--kubeconfig", kubeconfig, *(self.options if part == "run" else ()))
 
+    async def protect_keys(self) -> None:
+        """Only the user that the bridge runs as may write its keys on pods, as where the chart is installed. Undone by `end`."""
+        async with Client(from_kubeconfig(self._kubeconfig)) as client:
+            name = policy_name(self.settings["admission"]["configuration"])
+            for resource, document in zip((POLICIES, POLICY_BINDINGS), key_policy(name, [await own_username(client)]), strict=True):
+                with suppress(NotFoundError):  # of a bridge that was killed
+                    await client.delete(resource, name)
+                await client.create(resource, document)
+        self._keys_protected = True
+
+    async def _give_up_keys(self) -> None:
+        async with Client(from_kubeconfig(self._kubeconfig)) as client:
+            for resource in (POLICY_BINDINGS, POLICIES):
+                with suppress(NotFoundError):
+                    await client.delete(resource, policy_name(self.settings["admission"]["configuration"]))
+        self._keys_protected = False
+
     async def end(self) -> None:
-        """All that runs; and the webhook configurations."""
+        """All that runs; the webhook configurations; and the policy for the bridge's keys, where there is one."""
         await self.stop_all()
+        if self._keys_protected:
+            await self._give_up_keys()
         words = ["bridge", "webhooks", "--delete", "--config", str(self.config), "--kubeconfig", str(self._kubeconfig)]
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", "slinky", *words, stdout=subprocess.DEVNULL)
         await process.wait()

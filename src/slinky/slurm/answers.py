@@ -1,7 +1,7 @@
 """What an answer of slurmrestd means. Pure: status, content type and body go in; nothing, or an error and whether trying again can help, come out.
 
 slurmrestd's manners that are dealt with here: errors as plain text; a success status with errors inside; errors with number 0; `null` for an empty
-list; JSON that ends in the middle; the same trouble told as 401, 511, 1007 or 9008.
+list; JSON that ends in the middle; the same trouble told as 401, 511, 1007, 6010 or 9008.
 
 What must stay true: a request that changes something and may have reached slurmctld is never called "not done".
 """
@@ -11,6 +11,7 @@ import enum
 import msgspec
 
 from slinky.slurm.errors import (
+    AUTHENTICATION,
     AuthenticationError,
     BadAnswerError,
     ForbiddenError,
@@ -73,7 +74,6 @@ class Fault(msgspec.Struct, frozen=True):
 NOT_REACHED = {1001, 1800, 1804, 1805, 2027, 2131}
 # The connection to slurmctld or slurmdbd broke, or nothing came back: it may have been carried out.
 BROKEN = {-1, 1002, 1003, 1004, 1008, 1801, 1802, 1803, 5003, 5004, 5005, 7000}
-AUTHENTICATION = {1007, 6000, 6001, 9008}
 
 _ENVELOPE = msgspec.json.Decoder(Envelope)
 

@@ -8,8 +8,8 @@ SlurmError                      the root; `outcome` says whether the request too
         DeadlineError           no answer in time to something that changes nothing
     OutcomeUnknownError         the request was sent and may have been carried out: look before trying again
     BadAnswerError              an answer that cannot be understood
+    AuthenticationError         Slurm did not accept the token; the request itself was not judged, and nothing was done
     RefusedError                Slurm looked at it and said no; nothing was done
-        AuthenticationError     who is asking was not believed
         ForbiddenError          who is asking may not
         NotFoundError           there is no such job, node, partition …
         AlreadyDoneError        it exists already, or is over already
@@ -22,6 +22,7 @@ import enum
 from collections.abc import Mapping
 
 __all__ = [
+    "AUTHENTICATION",
     "AlreadyDoneError",
     "AuthenticationError",
     "BadAnswerError",
@@ -98,12 +99,16 @@ class BadAnswerError(SlurmError):
     """An answer that cannot be understood, to a request that changes nothing."""
 
 
+class AuthenticationError(SlurmError):
+    """Slurm did not accept the token; nothing was done.
+
+    *Invariants:* not a RefusedError. Slurm has not looked at the request, so this is never a final answer to it: the same request may
+    succeed with the next token.
+    """
+
+
 class RefusedError(SlurmError):
     """Slurm said no."""
-
-
-class AuthenticationError(RefusedError):
-    """Slurm does not believe who is asking."""
 
 
 class ForbiddenError(RefusedError):
@@ -118,8 +123,10 @@ class AlreadyDoneError(RefusedError):
     """It exists already, or it is over already."""
 
 
-def refusal(number: int | None) -> type[RefusedError]:
+def refusal(number: int | None) -> type[RefusedError | AuthenticationError]:
     """The class for an error number of Slurm's."""
+    if number in AUTHENTICATION:
+        return AuthenticationError
     return RefusedError if number is None else KINDS.get(number, RefusedError)
 
 
@@ -182,9 +189,9 @@ NAMES: Mapping[int, str] = {
 
 KINDS: Mapping[int, type[RefusedError]] = {
     1: ForbiddenError,  # EPERM
-    1007: AuthenticationError,
     2000: NotFoundError,
     2002: ForbiddenError,
+    2010: ForbiddenError,  # "Invalid user id": of an update or a look, by a token whose user is no administrator
     2011: AlreadyDoneError,
     2017: NotFoundError,
     2018: NotFoundError,
@@ -192,8 +199,8 @@ KINDS: Mapping[int, type[RefusedError]] = {
     2082: AlreadyDoneError,
     2084: AlreadyDoneError,
     2168: AlreadyDoneError,  # a node of that name exists
-    6000: AuthenticationError,
-    6001: AuthenticationError,
     9003: NotFoundError,
-    9008: AuthenticationError,
 }
+
+# Slurm's numbers for authentication: an expired or foreign credential, one that cannot be unpacked, that of user nobody (6010).
+AUTHENTICATION = frozenset({1007, *range(6000, 6100), 9008})

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from slinky.bridge.executor import Executor
+from slinky.bridge.key_policy import POLICIES, POLICY_BINDINGS
 from slinky.bridge.keys import CORDONED_FOR_SLURM, FINALIZER, MANAGED_NODE, NODE_CONDITION, OVERRULED
 from slinky.bridge.leaving.look import SECRETS, Looker
 from slinky.bridge.leaving.plan import Plan, Running, Waiting, plan_leaving
@@ -200,7 +201,8 @@ class Leaver:
                 await self._clear(act)
 
     async def _remove(self, plural: str, name: str) -> None:
-        resource = {found.plural: found for found in (MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS, SECRETS)}[plural]
+        known = (MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS, POLICIES, POLICY_BINDINGS, SECRETS)
+        resource = {found.plural: found for found in known}[plural]
         await self._ignore_gone(self._kube.delete(resource, name, self._settings.namespace if resource is SECRETS else ""))
 
     async def _let_go(self, act: LetGo) -> None:

@@ -8,6 +8,7 @@ import logging
 from typing import Any
 
 from slinky.bridge.adoption import Found, found_in, whole
+from slinky.bridge.key_policy import POLICIES, POLICY_BINDINGS, is_own_policy, policy_name
 from slinky.bridge.leaving.plan import Look
 from slinky.bridge.leaving.steps import Left, RemoveObject
 from slinky.bridge.settings import Settings
@@ -92,6 +93,15 @@ class Looker:
                 foreign.append(Left(resource.plural, name, f"has webhooks that are not the bridge's: {', '.join(others)}"))
             else:
                 ours.append(RemoveObject(resource.plural, name))  # type: ignore[arg-type]
+        policy = policy_name(name)
+        for resource in (POLICY_BINDINGS, POLICIES):
+            found = await self._get(resource, policy)
+            if found is None:
+                continue
+            if is_own_policy(found, policy):
+                ours.append(RemoveObject(resource.plural, policy))  # type: ignore[arg-type]
+            else:
+                foreign.append(Left(resource.plural, policy, "has the name of the bridge's own, but is another one"))
         if not self._settings.admission.certificate_file:
             secret = self._settings.admission.secret
             found = await self._get(SECRETS, secret, self._settings.namespace)

@@ -27,9 +27,15 @@ __all__ = [
 
 
 class RemoveObject(msgspec.Struct, frozen=True):
-    """A webhook configuration, or the Secret of the webhook."""
+    """A webhook configuration, the policy that keeps the bridge's keys, or the Secret of the webhook."""
 
-    plural: Literal["mutatingwebhookconfigurations", "validatingwebhookconfigurations", "secrets"]
+    plural: Literal[
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "secrets",
+    ]
     object_name: str
 
     @property

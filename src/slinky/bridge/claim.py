@@ -1,0 +1,303 @@
+"""Which copy of this Kubernetes cluster may act on Slurm's jobs: a claim that both sides keep.
+
+A control plane that was restored from a backup, or a second cluster with the same `cluster` setting, has the same identity in the jobs'
+markers. It knows none of production's newer pods, so it would take their jobs for leftovers and end them.
+
+Each leader's time has a claim: a generation, a random token, and a beat that grows while it leads. It is written to Kubernetes first
+(an annotation on the Lease `NAME-claim`), then to Slurm: every job is submitted with it (`extra`), and one live job, the bearer, gets each
+beat. So Kubernetes always knows at least what Slurm knows. A Slurm that knows more was told by somebody else.
+
+*Invariants:* until the jobs' claims were compared, and while one of them is foreign, nothing is done on either side: no submit, cancel,
+bind, evict, or change of a node. Pods that run go on. Jobs without a claim (of an earlier release, or none in Slurm at all) stop nothing.
+Only an administrator's word ends a conflict whose jobs live.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+from prometheus_client import CollectorRegistry, Gauge
+
+from slinky.bridge.keys import CLAIM, TAKE_OVER
+from slinky.kube import (
+    LEASES,
+    AlreadyExistsError,
+    Client,
+    EventRecorder,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    Lease,
+    NotFoundError,
+    ObjectReference,
+    PatchKind,
+)
+from slinky.slurm import JobDescription, RefusedError, SlurmClient, SlurmError, UnsupportedError
+from slinky.slurm import NotFoundError as NoSuchJobError
+
+__all__ = ["Claim", "ClaimKeeper", "Claimed", "claim_lease", "claim_of", "foreign_among", "is_foreign"]
+
+log = logging.getLogger(__name__)
+
+PREFIX = "slinky-claim="
+BEAT_SECONDS = 10.0  # less than a Lease takes to run out: a copy that may lead has seen production's next beat
+BEARERS = 3  # jobs tried for one beat: one that names a deleted node cannot be changed
+REMIND_SECONDS = 300.0
+PARSES_EXTRA = "extra_constraints"  # of SchedulerParameters: Slurm takes `extra` for a constraint then
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """Written as `generation.token.beat`."""
+
+    generation: int
+    token: str
+    beat: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.generation}.{self.token}.{self.beat}"
+
+    @property
+    def word(self) -> str:
+        """By which an administrator names it: without the beat, which moves."""
+        return f"{self.generation}.{self.token}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Claim | None":
+        generation, _, rest = text.partition(".")
+        token, _, beat = rest.partition(".")
+        if not (generation.isdecimal() and token.isalnum() and beat.isdecimal()):
+            return None
+        return cls(int(generation), token, int(beat))
+
+
+class Claimed(msgspec.Struct, frozen=True, gc=False):
+    """A live job of this cluster that carries a claim. `is_ours`: this Kubernetes has a pod with the job's label."""
+
+    job_id: int
+    claim: Claim
+    is_ours: bool = False
+
+
+def claim_of(extra: str) -> Claim | None:
+    """What a job's `extra` says."""
+    return Claim.parse(extra.removeprefix(PREFIX)) if extra.startswith(PREFIX) else None
+
+
+def is_foreign(found: Claim, stored: Claim) -> bool:
+    """Was it written by somebody else than this Kubernetes' leaders? `stored` is the newest that this Kubernetes knows of."""
+    if found.generation != stored.generation:
+        return found.generation > stored.generation
+    return found.token != stored.token or found.beat > stored.beat
+
+
+def foreign_among(jobs: Iterable[Claimed], stored: Claim | None) -> list[Claimed]:
+    """The newest first. A Kubernetes without a claim (a new installation) knows a job as its own by its pod."""
+    found = [job for job in jobs if (is_foreign(job.claim, stored) if stored else not job.is_ours)]
+    return sorted(found, key=lambda job: (job.claim.generation, job.claim.beat), reverse=True)
+
+
+def claim_lease(lease: str) -> str:
+    """The Lease that keeps the claim: one of its own, as each write to the bridge's Lease would get in the way of its renewal."""
+    return f"{lease}-claim"
+
+
+class ClaimGauge:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        text = "1 while Slurm has jobs of this cluster that another copy of it claims, and nothing is done"
+        self._gauge = Gauge("slinky_bridge_claim_conflict", text, registry=registry)
+
+    def show(self, conflict: bool) -> None:
+        self._gauge.set(1 if conflict else 0)
+
+
+class ClaimKeeper:
+    """`lease` names the bridge's Lease (namespace, name); `live()` are the ids of this leader's jobs that are not over."""
+
+    def __init__(self, kube: Client, slurm: SlurmClient, lease: tuple[str, str], registry: CollectorRegistry) -> None:
+        self._kube, self._slurm = kube, slurm
+        self._namespace, self._name = lease[0], claim_lease(lease[1])
+        self._gauge = ClaimGauge(registry)
+        self._own: Claim | None = None
+        self._off = ""  # why there are no claims
+        self._foreign: Claimed | None = None
+        self._said_at = float("-inf")
+        self.events: EventRecorder | None = None
+        self.live: Callable[[], Iterable[int]] = tuple
+
+    # For those that act
+
+    @property
+    def may_act(self) -> bool:
+        return self._foreign is None and (self._own is not None or bool(self._off))
+
+    @property
+    def problem(self) -> str | None:
+        """For the readiness probe and the log."""
+        if self._foreign is None:
+            return None
+        job = self._foreign
+        return (
+            f"Slurm job {job.job_id} of this cluster carries claim {job.claim}, which this Kubernetes did not write: another copy of the cluster "
+            f"(restored from a backup, or with the same `cluster` setting) uses this Slurm, or this Kubernetes was set back to an older state. "
+            f"The bridge does nothing; pods that run go on. End the other bridge and, if this one is to lead: "
+            f"kubectl -n {self._namespace} annotate --overwrite lease {self._name} {TAKE_OVER}={job.claim.word}"
+        )
+
+    def stamp(self) -> str | None:
+        """For `extra` of a job that is submitted now."""
+        return f"{PREFIX}{self._own}" if self._own and not self._off else None
+
+    def is_foreign_job(self, job_id: int, claim: Claim | None) -> bool:
+        """Found while leading; from then on nothing is done."""
+        if claim is None or self._own is None or not is_foreign(claim, self._own):
+            return False
+        self._conflict(Claimed(job_id, claim))
+        return True
+
+    # A leader's time
+
+    def begin(self) -> None:
+        """Nothing is known yet, so nothing may be done."""
+        self._own, self._foreign, self._off = None, None, ""
+        self._gauge.show(False)
+
+    async def settle(self, jobs: Sequence[Claimed]) -> bool:
+        """Compare Slurm's claims with this Kubernetes' own. True: this leader's claim is made, and it may act. Raises KubeError and SlurmError."""
+        if why := await self._impossible():
+            return self._give_up(why)
+        try:
+            lease = await self._lease()
+        except ForbiddenError as error:
+            return self._give_up(str(error))
+        text = lease.metadata.annotations.get(CLAIM, "")
+        stored = Claim.parse(text)
+        foreign = foreign_among(jobs, stored)
+        if foreign and lease.metadata.annotations.get(TAKE_OVER) != foreign[0].claim.word:
+            self._conflict(foreign[0])
+            return False
+        newest = max([stored.generation if stored else 0, *(job.claim.generation for job in foreign)])
+        claim = Claim(newest + 1, os.urandom(6).hex())
+        if not await self._write(text, claim):
+            return False  # another leader came in between: look again
+        if foreign:
+            log.warning("claim %s of Slurm job %d is taken over, as an administrator says", foreign[0].claim, foreign[0].job_id)
+            await self._put_on(foreign[0].job_id, claim)  # where its writer looks
+        self._own, self._foreign = claim, None
+        self._gauge.show(False)
+        log.info("this leader's claim in Slurm: %s", claim)
+        return True
+
+    async def run(self) -> None:
+        """For ever: show in Slurm that this leader lives, and notice another."""
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            if self._own is None or self._off:
+                continue
+            try:
+                if self._foreign is not None:
+                    await self._resolve(self._foreign, self._own)
+                else:
+                    await self._beat(self._own)
+            except (KubeError, SlurmError) as error:
+                log.info("the claim in Slurm was not renewed: %s; again in %g s", error, BEAT_SECONDS)
+
+    async def _beat(self, own: Claim) -> None:
+        for job_id in sorted(self.live())[:BEARERS]:
+            try:
+                job = await self._slurm.jobs.get(job_id)
+            except NoSuchJobError:
+                continue
+            if job.is_finished or self.is_foreign_job(job_id, claim_of(job.extra)):
+                continue
+            self._own = msgspec.structs.replace(own, beat=own.beat + 1)
+            if not await self._write(str(own), self._own):
+                self._own = own
+                log.warning("Lease %s/%s has another claim than this leader's: another process leads", self._namespace, self._name)
+                return
+            if await self._put_on(job_id, self._own):
+                return
+
+    async def _resolve(self, foreign: Claimed, own: Claim) -> None:
+        """The conflict is over when its job is, or when an administrator says so."""
+        lease = await self._lease()
+        if lease.metadata.annotations.get(TAKE_OVER) == foreign.claim.word:
+            claim = Claim(max(own.generation, foreign.claim.generation) + 1, os.urandom(6).hex())
+            if await self._write(lease.metadata.annotations.get(CLAIM, ""), claim):
+                await self._put_on(foreign.job_id, claim)
+                self._over(claim, "an administrator says so")
+            return
+        try:
+            job = await self._slurm.jobs.get(foreign.job_id)
+        except NoSuchJobError:
+            self._over(own, f"job {foreign.job_id} is gone")
+            return
+        if job.is_finished:
+            self._over(own, f"job {foreign.job_id} is over")
+        else:
+            self._conflict(foreign)
+
+    def _over(self, own: Claim, why: str) -> None:
+        log.warning("the conflict with claim %s is over: %s", self._foreign.claim if self._foreign else "?", why)
+        self._own, self._foreign = own, None
+        self._gauge.show(False)
+
+    def _conflict(self, job: Claimed) -> None:
+        self._foreign = job
+        self._gauge.show(True)
+        now = asyncio.get_running_loop().time()
+        if now - self._said_at < REMIND_SECONDS:
+            return
+        self._said_at = now
+        text = self.problem or ""
+        log.error("%s", text)
+        if self.events is not None:
+            about = ObjectReference(api_version="coordination.k8s.io/v1", kind="Lease", namespace=self._namespace, name=self._name)
+            self.events.record(about, "ClaimConflict", text, warning=True)
+
+    def _give_up(self, why: str) -> bool:
+        log.warning("no claim is kept: a restored copy of this Kubernetes cluster that reaches this Slurm would not be noticed: %s", why)
+        self._off, self._foreign = why, None
+        self._gauge.show(False)
+        return True
+
+    # The edges
+
+    async def _impossible(self) -> str:
+        try:
+            found = (await self._slurm.conf()).values.get("SchedulerParameters")
+        except (UnsupportedError, RefusedError):
+            return ""
+        return f"SchedulerParameters has {PARSES_EXTRA}" if PARSES_EXTRA in str(found) else ""
+
+    async def _lease(self) -> Lease:
+        try:
+            return await self._kube.get(LEASES, self._name, self._namespace)
+        except NotFoundError:
+            body = {"metadata": {"name": self._name, "annotations": {}}, "spec": {}}
+            try:
+                return await self._kube.create(LEASES, body, self._namespace)
+            except AlreadyExistsError:
+                return await self._kube.get(LEASES, self._name, self._namespace)
+
+    async def _write(self, before: str, claim: Claim) -> bool:
+        """If it still says what it said `before`: two leaders of one Kubernetes never write over each other."""
+        path = f"/metadata/annotations/{CLAIM.replace('/', '~1')}"
+        patch = [{"op": "test", "path": path, "value": before}, {"op": "replace", "path": path, "value": str(claim)}]
+        try:
+            if before:
+                await self._kube.patch(LEASES, self._name, patch, self._namespace, kind=PatchKind.JSON)
+            else:
+                await self._kube.patch(LEASES, self._name, {"metadata": {"annotations": {CLAIM: str(claim)}}}, self._namespace)
+        except InvalidError:
+            return False
+        return True
+
+    async def _put_on(self, job_id: int, claim: Claim) -> bool:
+        try:
+            await self._slurm.jobs.update(job_id, JobDescription(extra=f"{PREFIX}{claim}"))
+        except RefusedError as error:
+            log.debug("job %d does not take the claim: %s", job_id, error)
+            return False
+        return True

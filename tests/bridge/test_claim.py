@@ -1,0 +1,212 @@
+"""Which copy of a cluster may act: what a claim in Slurm and one in Kubernetes mean to each other, and what a leader makes of them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from slinky.bridge.claim import BEAT_SECONDS, Claim, Claimed, ClaimKeeper, claim_of, foreign_among, is_foreign
+from slinky.bridge.keys import CLAIM, TAKE_OVER
+from slinky.kube import InvalidError, Lease, Meta, NotFoundError
+from slinky.kube.errors import Status
+from slinky.slurm import Job, JobDescription
+from slinky.slurm import NotFoundError as NoSuchJobError
+from slinky.slurm.models.cluster import Configuration
+from tests.kube.virtual_time import run_in_virtual_time
+
+claims = st.builds(Claim, st.integers(0, 5), st.sampled_from("ab"), st.integers(0, 5))
+
+
+@given(claims)
+def test_a_claim_is_read_as_it_was_written(claim: Claim) -> None:
+    assert Claim.parse(str(claim)) == claim
+    assert claim_of(f"slinky-claim={claim}") == claim
+
+
+@pytest.mark.parametrize("text", ["", "7", "7.a", "7.a.b", "a.b.7", "7..1", "7.a-b.1", "slinky-claim=7.a.x", "rack=3"])
+def test_whatever_else_stands_there_is_no_claim(text: str) -> None:
+    assert claim_of(text) is None
+    assert claim_of(f"slinky-claim={text}") is None
+
+
+def test_what_this_kubernetes_wrote_is_not_foreign_and_what_it_cannot_have_written_is() -> None:
+    stored = Claim(5, "a", 10)
+    assert not [each for each in (stored, Claim(5, "a", 0), Claim(4, "z", 99)) if is_foreign(each, stored)]
+    for foreign in (Claim(5, "a", 11), Claim(5, "b", 0), Claim(6, "a", 0)):
+        assert is_foreign(foreign, stored)
+
+
+@given(st.lists(st.sampled_from(["beat", "submit", "restart"]), max_size=20), st.integers(0, 20))
+def test_a_copy_is_told_by_anything_that_production_did_after_the_backup(history: list[str], cut: int) -> None:
+    """Production's own leaders never take production's jobs for foreign; a copy does, from the first act after its backup on."""
+    stored, jobs, backup = Claim(1, "t1", 0), [Claim(1, "t1", 0)], Claim(1, "t1", 0)
+    shown = False  # in Slurm, since the backup
+    for moment, act in enumerate(history):
+        if moment == cut:
+            backup, shown = stored, False
+        if act == "restart":
+            stored = Claim(stored.generation + 1, f"t{moment + 2}")
+        elif act == "beat":
+            stored = Claim(stored.generation, stored.token, stored.beat + 1)
+            jobs[0], shown = stored, True
+        else:
+            jobs.append(stored)
+            shown = shown or stored != backup
+        assert not foreign_among([Claimed(1, job) for job in jobs], stored)
+    assert bool(foreign_among([Claimed(1, job) for job in jobs], backup)) == (shown and any(is_foreign(job, backup) for job in jobs))
+    if cut < len(history) and "beat" in history[cut:]:
+        assert foreign_among([Claimed(1, job) for job in jobs], backup)
+
+
+def test_a_kubernetes_without_a_claim_knows_its_jobs_by_their_pods() -> None:
+    own, other = Claimed(1, Claim(3, "a", 0), is_ours=True), Claimed(2, Claim(2, "b", 0))
+    assert foreign_among([own], None) == []
+    assert foreign_among([own, other], None) == [other]
+
+
+class Sides:
+    """A Kubernetes with the one Lease, and a Slurm with some jobs. `shared` Slurm is that of two of them."""
+
+    def __init__(self, slurm: dict[int, str] | None = None, annotations: dict[str, str] | None = None) -> None:
+        self.extras = {} if slurm is None else slurm
+        self.annotations = annotations
+        self.refuses: set[int] = set()
+        self.jobs = self
+        self.parameters = ""
+
+    def keeper(self) -> ClaimKeeper:
+        me: Any = self
+        found = ClaimKeeper(me, me, ("slinky", "bridge"), CollectorRegistry())
+        found.live = lambda: list(self.extras)
+        found.begin()
+        return found
+
+    def claimed(self) -> list[Claimed]:
+        return [Claimed(job_id, claim) for job_id, extra in self.extras.items() if (claim := claim_of(extra))]
+
+    # Slurm
+
+    async def conf(self) -> Configuration:
+        return Configuration({"SchedulerParameters": self.parameters})
+
+    async def update(self, job_id: int, change: JobDescription) -> None:
+        self.extras[job_id] = change.extra or ""
+
+    # Both: a job by its number, a Lease by its name
+
+    async def get(self, what: Any, name: str = "", _: str = "") -> Any:
+        if isinstance(what, int):
+            if what not in self.extras:
+                raise NoSuchJobError("no such job")
+            return Job(job_id=what, job_states=["RUNNING"], extra=self.extras[what])
+        if self.annotations is None:
+            raise NotFoundError("GET", name, Status(code=404))
+        return Lease(metadata=Meta(name=name, annotations=self.annotations))
+
+    async def create(self, _: Any, body: dict[str, Any], __: str) -> Lease:
+        self.annotations = {}
+        return Lease(metadata=Meta(name=body["metadata"]["name"]))
+
+    async def patch(self, _: Any, name: str, patch: Any, __: str, **___: Any) -> None:
+        assert self.annotations is not None
+        if isinstance(patch, dict):
+            self.annotations |= patch["metadata"]["annotations"]
+            return
+        test, replace = patch
+        if self.annotations.get(CLAIM) != test["value"]:
+            raise InvalidError("PATCH", name, Status(code=422))
+        self.annotations[CLAIM] = replace["value"]
+
+
+def test_each_leader_has_the_next_generation_and_only_then_may_act() -> None:
+    async def story() -> None:
+        sides = Sides()
+        for generation in (1, 2, 3):
+            keeper = sides.keeper()
+            assert not keeper.may_act
+            assert await keeper.settle(sides.claimed())
+            assert keeper.may_act
+            sides.extras[generation] = keeper.stamp() or ""
+            found = claim_of(sides.extras[generation])
+            assert found is not None
+            assert found.generation == generation
+            assert sides.annotations is not None
+            assert sides.annotations[CLAIM] == str(found)
+
+    run_in_virtual_time(story())
+
+
+def test_a_restored_copy_does_nothing_while_production_leads_and_production_goes_on() -> None:
+    async def story() -> None:
+        production = Sides()
+        first = production.keeper()
+        await first.settle([])
+        production.extras[1] = first.stamp() or ""
+        copy = Sides(production.extras, dict(production.annotations or {}))  # backed up now
+        beats = asyncio.create_task(first.run())
+        await asyncio.sleep(BEAT_SECONDS * 1.5)
+        second = copy.keeper()
+        assert not await second.settle(copy.claimed())
+        assert not second.may_act
+        assert second.problem
+        assert "Slurm job 1 of this cluster" in second.problem
+        await asyncio.sleep(BEAT_SECONDS * 5)
+        assert first.may_act
+        assert claim_of(production.extras[1]) == Claim.parse((production.annotations or {})[CLAIM])
+
+        foreign = copy.claimed()[0].claim
+        assert copy.annotations is not None
+        copy.annotations[TAKE_OVER] = foreign.word  # an administrator
+        assert await second.settle(copy.claimed())
+        assert second.may_act
+        await asyncio.sleep(BEAT_SECONDS * 2)
+        assert not first.may_act, "the one that was taken over from notices"
+        beats.cancel()
+
+    run_in_virtual_time(story())
+
+
+def test_a_leader_that_meets_a_foreign_job_stops_until_that_is_over() -> None:
+    async def story() -> None:
+        sides = Sides()
+        keeper = sides.keeper()
+        await keeper.settle([])
+        task = asyncio.create_task(keeper.run())
+        sides.extras[7] = "slinky-claim=9.zz.0"
+        assert not keeper.is_foreign_job(6, None)
+        assert not keeper.is_foreign_job(6, claim_of(keeper.stamp() or ""))
+        assert keeper.is_foreign_job(7, claim_of(sides.extras[7]))
+        assert not keeper.may_act
+        await asyncio.sleep(BEAT_SECONDS * 3)
+        assert not keeper.may_act
+        del sides.extras[7]
+        await asyncio.sleep(BEAT_SECONDS * 2)
+        assert keeper.may_act
+        task.cancel()
+
+    run_in_virtual_time(story())
+
+
+def test_a_slurm_that_lost_its_jobs_and_jobs_without_a_claim_stop_nothing() -> None:
+    async def story() -> None:
+        assert await Sides({}, {CLAIM: "7.ab.12"}).keeper().settle([])
+        old = Sides({1: "", 2: "rack=3"})
+        assert await old.keeper().settle(old.claimed())
+
+    run_in_virtual_time(story())
+
+
+def test_where_slurm_reads_extra_as_a_constraint_there_are_no_claims(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        sides = Sides()
+        sides.parameters = "bf_interval=2,extra_constraints"
+        keeper = sides.keeper()
+        assert await keeper.settle([])
+        assert keeper.may_act
+        assert keeper.stamp() is None
+
+    run_in_virtual_time(story())
+    assert "no claim is kept" in caplog.text
