@@ -13,6 +13,7 @@ import msgspec
 
 from slinky.kube.quantities import QuantityError, mebibytes, quantity, whole
 from slinky.slurm import ConfigurationError, expand
+from slinky.slurm.tres import parse_gres
 
 __all__ = [
     "Moment",
@@ -225,13 +226,13 @@ def nodes(said: str) -> tuple[str, ...]:
     return found
 
 
-_GRES = re.compile(r"(?:gres[:/])?[\w.-]+(?:[:=][\w.-]+){0,2}")
-
-
 def gres(said: str) -> str:
-    if not all(_GRES.fullmatch(word) for word in said.split(",")):
-        raise ValueError("generic resources per node as Slurm writes them, such as gpu:2 or gres/gpu:h100:4")
-    return said
+    """In one form, whichever way it was written: `gpu:h100:4,hca:1`."""
+    try:
+        found = parse_gres(said)
+    except ValueError as error:
+        raise ValueError(f"generic resources per node as Slurm writes them, such as gpu:2 or gres/gpu:h100:4 ({error})") from None
+    return ",".join(f"{kind}:{count}" for kind, count in found.items())
 
 
 _LICENSE = re.compile(r"[\w./@-]+(?:[:=]\d{1,9})?")
