@@ -36,7 +36,7 @@ SINGLE = {
     "qos": ("low", "QOS=low"),
     "reservation": ("RESERVATION", "Reservation=RESERVATION"),
     "timelimit": ("1:30:00", "TimeLimit=01:30:00"),
-    "user-id": ("alice", "UserId=alice("),
+    "user-id": ("alice", "GroupId=users("),  # a user is not taken without a group
     "wckey": ("paper", "WCKey=paper"),
 }
 GANG = {
@@ -108,7 +108,7 @@ async def test_each_annotation_reaches_slurm_and_shows(team: Team) -> None:
     try:
         for suffix, (value, _) in SINGLE.items():
             # Behind a job that waits they wait too, and are there to be looked at.
-            said = {"dependency": f"afterany:{waits}", suffix: told(value)}
+            said = {"dependency": f"afterany:{waits}", suffix: told(value)} | ({"group-id": "users"} if suffix == "user-id" else {})
             await team.create(team.pod(suffix, said=said))
         for suffix, (value, _) in GANG.items():
             annotations = team.said(gang="true", dependency=f"afterany:{waits}") | {SETTINGS + suffix: value}
