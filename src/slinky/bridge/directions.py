@@ -98,9 +98,11 @@ class Directions:
         self._hybrid_devices = hybrid_devices
         self._strangers: tuple[tuple[int, int], Mapping[str, str], Mapping[str, str]] = ((-1, -1), {}, {})
 
-    async def of(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, float]) -> list[Whereabouts]:
-        """Of the jobs (several for a hetjob) that are described by `jobs` and are for those pods. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
-        rules = within_gang([pod for each in pods for pod in each])
+    async def of(
+        self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, float], same_domain: str = ""
+    ) -> list[Whereabouts]:
+        """Of the jobs (several for a hetjob) that are described by `jobs` and are for those pods. `same_domain` is the node label of which all must have one value, by their group. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
+        rules = within_gang([pod for each in pods for pod in each]).also_in(same_domain)
         if rules.refusal:
             return [Whereabouts(nowhere=rules.refusal)]
         label = "" if rules.same_domain == HOSTNAME else rules.same_domain or ""

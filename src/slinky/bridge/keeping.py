@@ -118,7 +118,7 @@ class Keeper:
         jobs = [msgspec.structs.replace(job, partition=submission.partition) for job in components(workload, site)]
         if len(jobs) != len(known.job_ids):
             return
-        after = await self._directions.of(jobs, members(workload, site), known.avoided)
+        after = await self._directions.of(jobs, members(workload, site), known.avoided, workload.same_domain)
         if nowhere := next((found.nowhere for found in after if found.nowhere), ""):
             priority = (await self._executor.record(job_id)).priority
             if known.job_id != job_id or not _waits(known):

@@ -70,8 +70,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(said, **found)
 
     def settled(self, workload: Workload) -> Workload:
-        """The workload as it is to be submitted. Its class is that of its first pod. Raises PolicyError."""
-        priority_class = workload.pods[0].spec.priority_class_name if workload.pods else ""
+        """The workload as it is to be submitted. Its class is its group's, or that of its first pod. Raises PolicyError."""
+        priority_class = workload.priority_class or (workload.pods[0].spec.priority_class_name if workload.pods else "")
         said = workload.settings
         longest = max((pod.spec.termination_grace_period_seconds or 0 for pod in workload.everyone), default=0)
         problems = [*self.refusals(said, priority_class, workload.time_limit), *self.too_long(longest)]

@@ -75,11 +75,11 @@ class Submitter:
                 site, even_share=await self._slurm_nodes.even_share(workload.settings.partition or site.partition)
             )
         jobs = components(workload, site)
-        whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
+        whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided, workload.same_domain)
         if len(jobs) > 1 and (why := await self._slurm_nodes.too_few(put_on_all(jobs, whereabouts))):
             site = msgspec.structs.replace(site, no_hetjobs=why)
             jobs = components(workload, site)
-            whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided)
+            whereabouts = await self._directions.of(jobs, members(workload, site), known.avoided, workload.same_domain)
         known.depends_on_pods = self._directions.depend_on_pods(workload.everyone)
         if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
             self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)

@@ -105,7 +105,7 @@ def one_for_all(workload: Workload, site: Site) -> str:
 def _why_one(workload: Workload, site: Site, kinds: int) -> str:
     if said := [word for name, word in OF_THE_WHOLE.items() if getattr(workload.settings, name)]:
         return f"{', '.join(said)} speaks of the job as a whole"
-    if label := within_gang(workload.everyone).same_domain:
+    if label := workload.same_domain or within_gang(workload.everyone).same_domain:
         return f"they are to be on nodes of one {label}, which each component would choose for itself"
     if kinds > MOST_KINDS:
         return f"they are of {kinds} kinds, and at most {MOST_KINDS} are told apart"
