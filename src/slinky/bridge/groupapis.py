@@ -226,8 +226,8 @@ def group_from(found: GroupObject, part: str = "", behind: Meta | None = None, o
             overriding = behind.annotations if behind else {}
     if policy.basic is None and policy.gang is None and not isinstance(found, BuiltinGroup):
         return None
-    said = found.said if isinstance(found, BuiltinGroup) else _BuiltinSpec()
-    topology = said.scheduling_constraints.topology if said.scheduling_constraints else ()
+    spec = found.said if isinstance(found, BuiltinGroup) else _BuiltinSpec()
+    topology = spec.scheduling_constraints.topology if spec.scheduling_constraints else ()
     return PodGroup(
         metadata=found.metadata,
         min_count=max(policy.gang.min_count, 1) if policy.gang else 1,
@@ -237,7 +237,7 @@ def group_from(found: GroupObject, part: str = "", behind: Meta | None = None, o
         overriding=overriding,
         refusal=_refusal(found) if isinstance(found, BuiltinGroup) else "",
         same_domain=topology[0].key if topology else "",
-        priority_class=said.priority_class_name,
+        priority_class=spec.priority_class_name,
     )
 
 
