@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.bridge.capacity import NodeRoom, room_of, shortfall, too_few_nodes
-from slinky.bridge.task import per_task
+from slinky.bridge.capacity import NodeRoom, even_share, room_of, shortfall, too_few_nodes
+from slinky.bridge.task import PerTask, per_task
 from slinky.slurm import JobDescription, Node
 
 
@@ -161,3 +161,34 @@ def test_the_components_of_a_hetjob_need_nodes_of_their_own() -> None:
     pinned = [msgspec.structs.replace(job, excluded_nodes=["n[1-2]"]) for job in (leader, leader)]
     assert too_few_nodes(pinned, nodes)
     assert too_few_nodes([leader, msgspec.structs.replace(leader, partition="other")], nodes) == ""
+
+
+def test_a_job_that_says_how_many_tasks_a_node_has_needs_nodes_that_hold_so_many() -> None:
+    two = [room(cpus=16, gpu=8), room(cpus=16, gpu=8)]
+    assert shortfall(job(4, cpus_per_task=4, tasks_per_node=2, tres_per_node="gres/gpu:8"), two) == ""
+    assert "could hold 2 of 3 pods" in shortfall(job(3, tasks_per_node=1, tres_per_node="gres/gpu:8"), two)
+    assert "could hold 1 of 2 pods" in shortfall(job(2, tasks_per_node=1, tres_per_node="gres/gpu:8", maximum_nodes=1), two)
+    told = shortfall(job(10, cpus_per_task=4, tasks_per_node=5), two)
+    assert told.startswith("no node of partition bridge has 4 CPUs, 5 of them on each node for its pods; the largest has 16 CPUs")
+
+
+@pytest.mark.parametrize(
+    ("cpus", "tasks", "most", "share"),
+    [
+        ([16, 16, 16, 16], 64, 64, 16),
+        ([16, 16, 16, 16], 20, 64, 16),
+        ([64, 16, 16, 16], 64, 64, 64),
+        ([64, 16, 16, 16], 60, 20, 16),  # one large node is not enough for nodes of 20 each
+        ([64, 16, 16, 16], 20, 20, 20),
+        ([16, 16], 64, 64, 64),  # there are too few: `shortfall` tells
+        ([], 4, 2, 2),
+    ],
+)
+def test_each_node_gets_so_many_tasks_that_the_nodes_hold_all(cpus: list[int], tasks: int, most: int, share: int) -> None:
+    assert even_share([room(cpus=each) for each in cpus], PerTask(cpus=1), tasks, most) == share
+
+
+def test_an_even_share_goes_by_memory_and_gres_too() -> None:
+    rooms = [room(cpus=64, memory=65536, gpu=8)] * 4
+    assert even_share(rooms, PerTask(memory=30720), 8, 8) == 2
+    assert even_share(rooms, PerTask(typed_gres={"gpu": 4}), 8, 8) == 2

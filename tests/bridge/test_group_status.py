@@ -35,6 +35,9 @@ def coscheduling(least: int = 2, **status: Any) -> CoschedulingGroup:
     return msgspec.convert({"metadata": {"name": "ring"}, "spec": {"minMember": least}, "status": status}, CoschedulingGroup)
 
 
+CLAIMS = {"schedulingPolicy": {"gang": {"minCount": 1}}, "resourceClaims": [{"name": "gpus", "resourceClaimName": "all"}]}
+
+
 @pytest.mark.parametrize(
     ("phases", "phase"),
     [
@@ -109,5 +112,10 @@ def test_each_version_has_its_own_name_for_it(version: str, kind: str) -> None:
     assert found["type"] == kind
 
 
-def test_of_a_policy_that_is_not_known_nothing_is_said() -> None:
-    assert builtin_condition(builtin({"later": {}}), "v1beta1", pods("Running"), NOW) is None
+def test_a_group_that_asks_for_what_the_bridge_cannot_do_is_never_said_to_be_scheduled() -> None:
+    """Whatever became of its pods: they may have been there before."""
+    for found in (builtin({"later": {}}), msgspec.structs.replace(builtin({"gang": {"minCount": 1}}), spec=CLAIMS)):
+        condition = builtin_condition(found, "v1beta1", pods("Running"), NOW)
+        assert condition is not None
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+        assert "asks for what the bridge cannot do: spec." in condition["message"]

@@ -85,7 +85,61 @@ def test_a_basic_group_is_no_gang() -> None:
 
 
 def test_an_unknown_policy_is_taken_for_no_other() -> None:
-    assert group_from(_read(BuiltinGroup, {"schedulingPolicy": {"elastic": {"least": 2}}})) is None
+    group = group_from(_read(BuiltinGroup, {"schedulingPolicy": {"elastic": {"least": 2}}}))
+    assert group is not None
+    assert group.refusal.startswith(
+        "PodGroup ns/ring asks for what the bridge cannot do: spec.schedulingPolicy is elastic; known are gang and basic"
+    )
+
+
+# As the API servers of 1.36 (v1alpha2) and 1.37 (v1alpha3, v1beta1) send them, with what they fill in.
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"disruptionMode": "Pod", "priority": 0},
+        {"disruptionMode": "PodGroup", "priorityClassName": "high", "priority": 1000},
+        {"disruptionMode": {"single": {}}, "preemptionPolicy": "PreemptLowerPriority"},
+        {"disruptionMode": {"all": {}}, "parentCompositePodGroupName": None, "resourceClaims": []},
+        {"schedulingConstraints": {"topology": [{"key": "example.com/rack"}]}},
+        {"schedulingConstraints": {}},
+    ],
+)
+def test_what_a_gang_is_honoured_for(more: dict[str, Any]) -> None:
+    group = group_from(_read(BuiltinGroup, {"schedulingPolicy": GANG, **more}))
+    assert group is not None
+    assert group.refusal == ""
+    assert group.same_domain == ("example.com/rack" if more.get("schedulingConstraints") else "")
+    assert group.priority_class == more.get("priorityClassName", "")
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "field"),
+    [
+        (GANG, {"parentCompositePodGroupName": "all"}, "spec.parentCompositePodGroupName is not supported"),
+        (GANG, {"resourceClaims": [{"name": "a", "resourceClaimName": "b"}]}, "spec.resourceClaims is not supported"),
+        (GANG, {"preemptionPolicy": "Never"}, "spec.preemptionPolicy is Never"),
+        (GANG, {"disruptionMode": {"half": {}}}, "spec.disruptionMode is half"),
+        (GANG, {"schedulingConstraints": {"devices": [1]}}, "spec.schedulingConstraints.devices is not supported"),
+        (
+            GANG,
+            {"schedulingConstraints": {"topology": [{"key": "a", "level": "rack"}]}},
+            "spec.schedulingConstraints.topology[0].level is not supported",
+        ),
+        (GANG, {"schedulingConstraints": {"topology": [{"key": "a"}, {"key": "b"}]}}, "spec.schedulingConstraints.topology has 2 entries"),
+        ({"gang": {"minCount": 2, "maxCount": 4}}, {}, "spec.schedulingPolicy.gang.maxCount is not supported"),
+        (GANG, {"ofALaterRelease": {"x": 1}}, "spec.ofALaterRelease is not supported"),
+        (
+            {"basic": {}},
+            {"schedulingConstraints": {"topology": [{"key": "a"}]}},
+            "spec.schedulingConstraints.topology needs the policy gang",
+        ),
+        ({"basic": {}}, {"disruptionMode": {"all": {}}}, "spec.disruptionMode needs the policy gang"),
+    ],
+)
+def test_what_is_not_honoured_is_refused_by_name(policy: dict[str, Any], more: dict[str, Any], field: str) -> None:
+    group = group_from(_read(BuiltinGroup, {"schedulingPolicy": policy, **more}))
+    assert group is not None
+    assert field in group.refusal
 
 
 def test_the_groups_within_a_workload_are_read_by_name() -> None:

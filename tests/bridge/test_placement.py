@@ -181,3 +181,20 @@ def test_a_pod_that_asks_for_two_types_gets_some_of_each() -> None:
     assert [p.slot.devices for p in placed] == [{"gpu": (0, 4, 5), "hca": (0,)}, {"gpu": (1, 6, 7), "hca": (1,)}]
     with pytest.raises(PlacementError, match="room for 2 of 3 pods"):
         place(["x", "y", "z"], task, allocation)
+
+
+def test_no_node_gets_more_pods_than_the_job_says_and_each_gets_its_share_of_the_nodes_devices() -> None:
+    """8 GPUs and 600 MiB a node, for two pods there: Slurm alone would put all on one."""
+    task = PerTask(node_memory=600, node_gres={"gpu": 8, "nvme": 1}, tasks_per_node=2, node_share=2)
+    given = [NodeAllocation(node=name, memory=600, gres=[Gres(name="gpu", count=8, index="0-7")]) for name in ("a", "b")]
+    slots = slots_of(3, task, Allocation(7, given))
+    assert [(slot.node, slot.devices["gpu"]) for slot in slots] == [("a", (0, 1, 2, 3)), ("a", (4, 5, 6, 7)), ("b", (0, 1, 2, 3))]
+    with pytest.raises(PlacementError, match="room for 2 of 3 pods"):
+        slots_of(3, task, Allocation(7, given[:1]))
+
+
+def test_a_type_of_which_a_node_has_none_is_no_obstacle() -> None:
+    """Slurm tells all types of the job for each node, without an index where there are none."""
+    gres = [Gres(name="gpu", type="h100", count=0, index=None), Gres(name="gpu", type="a100", count=2, index="4-5")]
+    [first, second] = slots_of(2, PerTask(gres={"gpu": 1}), Allocation(7, [NodeAllocation(node="n", gres=gres)]))
+    assert (first.devices, second.devices) == ({"gpu": (4,)}, {"gpu": (5,)})

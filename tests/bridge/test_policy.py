@@ -161,6 +161,50 @@ def test_what_was_not_said_is_the_namespaces_default() -> None:
     assert (another.user_id, another.group_id) == ("alice", None), "the group is not another user's"
 
 
+@pytest.mark.parametrize(
+    ("rule", "named", "group"),
+    [
+        ({}, {}, None),  # as whoever the token belongs to
+        ({"users": ["*"], "groups": ["*"]}, {"user_id": "alice", "group_id": "staff"}, "staff"),
+        ({"users": ["*"], "group": "users"}, {"user_id": "alice"}, "users"),
+        ({"user": "alice", "group": "staff"}, {}, "staff"),
+        ({"user": "alice", "group": "staff"}, {"user_id": "alice"}, "staff"),
+        ({"users": ["*"]}, {"user_id": "root"}, "0"),
+        ({"users": ["*"]}, {"user_id": "0"}, "0"),
+        ({"groups": ["*"]}, {"group_id": "staff"}, "staff"),
+    ],
+)
+def test_a_user_is_never_named_to_slurm_without_a_group(rule: dict[str, Any], named: dict[str, str], group: str | None) -> None:
+    granted = grant(rule)
+    assert granted.groupless(said(**named)) == []
+    assert granted.settle(said(**named)).group_id == group
+
+
+@pytest.mark.parametrize(
+    ("rule", "named", "advice"),
+    [
+        ({"users": ["*"], "groups": ["*"]}, {"user_id": "alice"}, f"add annotation {P}group-id with the user's group (`id -gn alice`)"),
+        ({"users": ["*"]}, {"user_id": "alice"}, "an administrator must set `group` (or `groups`) in the policy of namespace lab"),
+        ({"user": "bob", "group": "staff", "users": ["*"], "groups": ["*"]}, {"user_id": "alice"}, f"add annotation {P}group-id"),
+    ],
+)
+def test_a_user_without_a_group_is_refused_as_slurm_would_take_roots(rule: dict[str, Any], named: dict[str, str], advice: str) -> None:
+    [problem] = grant(rule).groupless(said(**named))
+    assert problem.startswith(
+        f"annotation {P}user-id is 'alice', and no group is named, so Slurm would run the job as group 0 (root): {advice}"
+    )
+    with pytest.raises(PolicyError, match="no group is named"):
+        grant(rule).settled(msgspec.structs.replace(workload(), settings=said(**named)))
+
+
+def test_a_user_that_a_label_gives_needs_a_group_too() -> None:
+    granted = policy({"fromLabels": ["user", "group"]}).grant("lab", {"policy.slinky.slurm.net/user": "alice"})
+    [problem] = granted.groupless(said())
+    assert problem.startswith("jobs of namespace lab are user 'alice''s, and no group is named")
+    both = {"policy.slinky.slurm.net/user": "alice", "policy.slinky.slurm.net/group": "staff"}
+    assert policy({"fromLabels": ["user", "group"]}).grant("lab", both).groupless(said()) == []
+
+
 def test_time_goes_by_the_annotation_the_deadline_the_default_and_the_limit() -> None:
     limited = grant({"timeLimit": 30, "maxTimeLimit": 60})
     assert limited.settle(said(timelimit="50"), time_limit=10).time_limit == 50

@@ -2,16 +2,20 @@
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import msgspec
+import pytest
 
 from slinky.bridge.directions import MOST_AVOIDED
 from slinky.bridge.keys import JOB_ID, SETTINGS
 from slinky.bridge.memory import Known
 from slinky.bridge.policy import Policy
 from slinky.bridge.settings import Settings
+from slinky.bridge.submission import Submission
 from slinky.bridge.submitting import MOST_REQUEUES, PARKED
-from slinky.bridge.workload import WorkloadKey
+from slinky.bridge.task import PerTask
+from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Key, Meta
 from slinky.slurm import RefusedError
 from slinky.slurm.answers import failed_answer
@@ -426,5 +430,29 @@ def test_who_waited_for_a_node_and_is_gone_is_forgotten_though_the_node_is_never
         world.delete("a")
         await world.until(lambda: len(world.loop.known) == 1)
         assert not world.loop.binder._waiting
+
+    told(story)
+
+
+def test_a_pod_that_requests_more_than_its_part_of_the_job_is_never_bound(caplog: pytest.LogCaptureFixture) -> None:
+    """The last guard: the job was changed in Slurm, or was submitted by a release that counted otherwise."""
+
+    async def story(world: World) -> None:
+        submit = world.submit
+
+        async def less(workload: Workload, *more: Any) -> Submission:
+            return msgspec.structs.replace(await submit(workload, *more), task=PerTask(cpus=1, memory=256))
+
+        world.submit = less  # type: ignore[method-assign, assignment]
+        world.make("a", cpus=4)
+        await world.until(lambda: 1 in world.held)
+        world.set_job(1, "RUNNING")
+        await world.until(lambda: "end 1 None" in world.acts)
+        assert "bind a" not in world.acts
+        [known] = world.loop.known.values()
+        assert not known.avoided, "no other node would help"
+        world.submit = submit  # type: ignore[method-assign]
+        await world.until(lambda: 2 in world.held)
+        assert "pod ns/a requests 4 CPUs, and its part of the job has 1 (job 1, node n)" in caplog.text
 
     told(story)

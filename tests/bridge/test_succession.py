@@ -300,6 +300,11 @@ def test_pods_that_can_only_come_later_have_their_places_reserved() -> None:
         (PerTask(gres={"gpu": 1}), PerTask(), False),
         (PerTask(gres={"gpu": 1}), PerTask(node_gres={"gpu": 8}), True),
         (PerTask(memory=100), PerTask(node_memory=200), True),
+        (PerTask(memory=101), PerTask(node_memory=200, node_share=2), False),  # the other half is another pod's
+        (PerTask(node_memory=300, node_share=3), PerTask(node_memory=200, node_share=2), True),
+        (PerTask(gres={"gpu": 5}), PerTask(node_gres={"gpu": 8}, node_share=2), False),
+        (PerTask(node_gres={"gpu": 8}, node_share=2), PerTask(gres={"gpu": 4}), True),
+        (PerTask(typed_gres={"gpu:h100": 1}), PerTask(typed_gres={"gpu:a100": 1}), False),
     ],
 )
 def test_a_slot_holds_what_it_was_made_for(asked: PerTask, had: PerTask, holds: bool) -> None:

@@ -9,11 +9,13 @@ import pytest
 import yaml
 
 from slinky.bridge.annotations import JobSettings
+from slinky.bridge.gres_needs import gres_of
 from slinky.bridge.jobsets import JobSet
 from slinky.bridge.leaderworkersets import LeaderWorkerSet
 from slinky.bridge.marker import marker_for, read_comment
 from slinky.bridge.needs import needs_of
 from slinky.bridge.roots import group_of_root, part_in
+from slinky.bridge.task import exceeds, per_task
 from slinky.bridge.translate import MOST_KINDS, Site, components, one_for_all
 from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, key_of, workload_of
 from slinky.kube.objects import Job, Meta, Pod
@@ -75,11 +77,12 @@ def test_slurm_never_sets_aside_less_than_kubernetes_counts(pair: Path) -> None:
         [job] = [job for job, own in zip(jobs, ranks, strict=True) if rank in own or len(jobs) == 1]
         assert job.tasks
         assert job.cpus_per_task
-        needs = needs_of(pod)
-        assert job.cpus_per_task >= needs.cpu
-        memory = job.memory_per_node if isinstance(job.memory_per_node, int) else (job.memory_per_cpu or 0) * job.cpus_per_task  # type: ignore[operator]
-        assert memory > 0
-        assert memory * 1048576 >= needs.memory
+        needs, task = needs_of(pod), per_task(job)
+        assert task.cpus >= needs.cpu
+        assert task.least_memory > 0, "a share of what is per node counts for all pods that a node may have"
+        assert task.least_memory * 1048576 >= needs.memory
+        assert all(task.count(kind) >= count for kind, count in gres_of(needs, site.gres).items())
+        assert not exceeds(pod, task, site.gres)
 
 
 def test_there_are_pairs_enough() -> None:
@@ -175,3 +178,11 @@ def test_without_hetjobs_it_is_one_job_and_the_reason_is_told_where_pods_differ(
 
 def test_licenses_are_counted_once() -> None:
     assert [job.licenses for job in components(*gang("1", "2", "3", licenses="matlab:1"))] == ["matlab:1", None, None]
+
+
+def test_the_nodes_that_there_are_limit_how_many_pods_a_node_is_to_have() -> None:
+    """200 GiB hold 64 pods of 1 GiB, but no node has 64 CPUs: Slurm sets aside the CPUs of all of a node's tasks."""
+    workload, site = gang(*["1"] * 64, memory_per_node=200 * 1024)
+    assert components(workload, site)[0].tasks_per_node == 64
+    known = msgspec.structs.replace(site, even_share=lambda task, _, most: min(16 // task.cpus, most))
+    assert components(workload, known)[0].tasks_per_node == 16

@@ -9,6 +9,7 @@ from slinky.bridge.annotations import SUFFIXES
 from slinky.bridge.keys import JOB_ID, SETTINGS
 from slinky.kube import NODES, ApiError
 from slinky.slurm import NodeDescription, expand
+from slinky.slurm.tres import read_tres
 from tests.bridge_sandbox.conftest import Team
 
 pytestmark = pytest.mark.sandbox
@@ -36,7 +37,7 @@ SINGLE = {
     "qos": ("low", "QOS=low"),
     "reservation": ("RESERVATION", "Reservation=RESERVATION"),
     "timelimit": ("1:30:00", "TimeLimit=01:30:00"),
-    "user-id": ("alice", "UserId=alice("),
+    "user-id": ("alice", "GroupId=users("),  # a user is not taken without a group
     "wckey": ("paper", "WCKey=paper"),
 }
 GANG = {
@@ -108,7 +109,7 @@ async def test_each_annotation_reaches_slurm_and_shows(team: Team) -> None:
     try:
         for suffix, (value, _) in SINGLE.items():
             # Behind a job that waits they wait too, and are there to be looked at.
-            said = {"dependency": f"afterany:{waits}", suffix: told(value)}
+            said = {"dependency": f"afterany:{waits}", suffix: told(value)} | ({"group-id": "users"} if suffix == "user-id" else {})
             await team.create(team.pod(suffix, said=said))
         for suffix, (value, _) in GANG.items():
             annotations = team.said(gang="true", dependency=f"afterany:{waits}") | {SETTINGS + suffix: value}
@@ -274,3 +275,35 @@ async def test_a_set_whose_members_cannot_be_placed_together_is_refused(team: Te
         answer = await _answer(team, *_with_template("JobSet", template), {})
         assert why in answer
         assert bool(answer) is bool(why)
+
+
+async def test_a_gang_never_uses_more_on_a_node_than_annotations_per_node_set_aside_there(team: Team) -> None:
+    """gres gpu:1 holds one pod of 1 GPU on a node; gres gpu:8 holds one of 8 GPUs."""
+    container = {"name": "c", "image": "none"}
+
+    def gang(name: str, count: int, asked: dict[str, str], **said: str) -> dict[str, Any]:
+        document = _job(name, team.said(gang="true", **said), parallelism=count)
+        document["spec"]["template"]["spec"]["containers"] = [container | {"resources": {"requests": asked, "limits": asked}}]
+        return document
+
+    await team.create(gang("shy", 4, {"cpu": "1", "memory": "30Gi", "nvidia.com/gpu": "1"}, gres="gpu:1", mem_per_node="64Gi"))
+    await _covered(team, "shy", 4, {"gpu": 4}, 4 * 64)
+    await team.delete_all()
+    await team.kube.raw("DELETE", f"/apis/batch/v1/namespaces/{team.namespace}/jobs", body={"propagationPolicy": "Background"})
+    await team.create(gang("wide", 2, {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "8"}, gres="gpu:8"))
+    await _covered(team, "wide", 2, {"gpu": 16}, 2)
+    twice = gang("twice", 1, {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "4"}, gres="gpu:1,gpu:1,gpu:1,gpu:1")
+    with pytest.raises(ApiError, match="gpu is named twice, and Slurm would count only the last one"):
+        await team.create(twice)
+
+
+async def _covered(team: Team, name: str, pods: int, gres: dict[str, float], memory: int) -> None:
+    """Each pod on a node of its own, and the job's TRES."""
+
+    async def run() -> bool:
+        own = [pod for pod in await team.pods() if pod.metadata.labels.get("batch.kubernetes.io/job-name") == name]
+        return len({pod.spec.node_name for pod in own} - {""}) == pods
+
+    await team.until(f"the pods of {name} had a node each", run)
+    told = read_tres((await team.slurm.jobs.get(int(await _job_id(team, name)))).tres_alloc_str)
+    assert (told.nodes, told.gres, told.memory) == (pods, gres, memory * 1024**3)

@@ -43,7 +43,14 @@ class Case:
 
 
 CASES = {
-    "users": Case({"users": ["alice"]}, {"user-id": "alice"}, {"user-id": "bob"}, "user-id is 'bob'", "UserId=alice("),
+    "users": Case({"users": ["alice"], "group": "users"}, {"user-id": "alice"}, {"user-id": "bob"}, "user-id is 'bob'", "GroupId=users("),
+    "no group": Case(
+        {"users": ["alice"], "groups": ["users"]},
+        {"user-id": "alice", "group-id": "users"},
+        {"user-id": "alice"},
+        "and no group is named",
+        "UserId=alice(",
+    ),
     "groups": Case({"groups": ["daemon"]}, {"group-id": "daemon"}, {"group-id": "bin"}, "group-id is 'bin'", "GroupId=daemon("),
     "user": Case({"user": "alice", "group": "users"}, {}, {"user-id": "bob"}, "user-id is 'bob'", "UserId=alice("),
     "accounts": Case({"accounts": ["physics"]}, {"account": "physics"}, {"account": "ai"}, "account is 'ai'", "Account=physics"),

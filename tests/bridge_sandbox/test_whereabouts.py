@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slinky.bridge.keys import JOB_ID
-from slinky.kube import EVENTS, NODES, PODS
+from slinky.kube import EVENTS, NODES, PODS, Resource
 from slinky.sandbox.bridge import SandboxBridge
 from slinky.slurm import Job, JobState, expand
 from tests.bridge_sandbox.conftest import Team
@@ -202,3 +202,69 @@ async def test_a_node_that_fills_up_before_the_pod_is_bound_is_given_up_after_a_
     await team.kube.delete(PODS, f"foreign-{nodes[2]}", team.namespace, grace_seconds=0)
     [pod] = await team.until_running("ours")
     assert pod.spec.node_name == nodes[2]
+
+
+def _grouped(team: Team, name: str, count: int, spec: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    """A built-in PodGroup, and its pods."""
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "annotations": team.said()},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": count}}, **spec},
+    }
+    pods = [with_spec(team.pod(f"{name}-{rank}", **more), schedulingGroup={"podGroupName": name}) for rank in range(count)]
+    return [group, *pods]
+
+
+async def _condition(team: Team, name: str) -> dict[str, Any]:
+    found = await team.kube.get(Resource("scheduling.k8s.io", "v1alpha2", "podgroups", dict), name, team.namespace)
+    return next(iter(found.get("status", {}).get("conditions", [])), {})
+
+
+async def test_a_gang_whose_group_has_a_topology_constraint_is_within_one_domain(team: Team) -> None:
+    """Two racks of two nodes, and whole nodes: three pods would need both racks."""
+    key, nodes = "example.com/zone", team.partition.nodes
+    racks = {node: ("r1", "r2")[index // 2] for index, node in enumerate(nodes)}
+    before = "bridge"
+    constraint = {"schedulingConstraints": {"topology": [{"key": key}]}}
+    for node, rack in racks.items():
+        words = f"{before},zone={rack}"
+        await team.head("scontrol", "update", f"nodename={node}", f"availablefeatures={words}", f"activefeatures={words}")
+    try:
+        async with labelled(team, {node: {key: rack} for node, rack in racks.items()}):
+            await team.create(*_grouped(team, "two", 2, constraint, gpus=8))
+            pods = await team.until_running("two-0", "two-1")
+            assert len({racks[pod.spec.node_name] for pod in pods}) == 1
+            assert len({pod.spec.node_name for pod in pods}) == 2
+
+            async def scheduled() -> bool:
+                return (await _condition(team, "two")).get("status") == "True"
+
+            await team.until("the group said that it is scheduled", scheduled)
+            await team.delete_all()
+            await team.until_gone("two-0", "two-1")
+            await team.create(*_grouped(team, "three", 3, constraint, gpus=8))  # which never fit into a rack of two
+
+            async def told() -> bool:
+                return (await _condition(team, "three")).get("status") == "False"
+
+            await team.until("the group of three said that it is not scheduled", told)
+            assert not any(pod.spec.node_name for pod in await team.pods())
+    finally:
+        for node in nodes:
+            await team.head("scontrol", "update", f"nodename={node}", f"availablefeatures={before}", f"activefeatures={before}")
+
+
+async def test_a_group_that_asks_for_what_the_bridge_cannot_do_does_not_start_and_says_which_field(team: Team) -> None:
+    unmapped = {"schedulingConstraints": {"topology": [{"key": "example.com/row"}]}}
+    basic = {"schedulingPolicy": {"basic": {}}, "disruptionMode": "PodGroup"}
+    await team.create(*_grouped(team, "row", 2, unmapped), *_grouped(team, "alone", 1, basic))
+    assert "example.com/row" in await team.until_condition("row-0", "Parked")
+    assert "spec.disruptionMode needs the policy gang" in await team.until_condition("alone-0", "Parked")
+
+    async def told() -> bool:
+        conditions = [await _condition(team, name) for name in ("row", "alone")]
+        return [each.get("status") for each in conditions] == ["False", "False"] and "spec.disruptionMode" in conditions[1]["message"]
+
+    await team.until("both groups said why", told)
+    assert not any(pod.spec.node_name for pod in await team.pods())

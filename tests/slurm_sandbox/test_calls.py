@@ -266,7 +266,7 @@ async def test_the_allocation_of_a_job(slurm: SlurmClient) -> None:
         assert node.memory == 128
         assert len(node.cores) == 4
         assert [(gres.name, gres.count) for gres in node.gres] == [("gpu", 2)]
-        assert len(gres_indices(node.gres[0].index)) == 2
+        assert len(gres_indices(node.gres[0].index or "")) == 2
 
 
 def gres_indices(text: str) -> list[int]:

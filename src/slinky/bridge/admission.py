@@ -107,7 +107,7 @@ def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_b
         *_never(pod, settings),
         *([] if by_bridge else _owned_keys(pod)),
         *_not_yet(pod),
-        *_problems(annotations, grant, *_own_word(pod)),
+        *_problems(annotations, grant, *_own_word(pod), whole=not _is_made(pod)),
         *grant.too_long(_grace(pod)),
         *_too_few(pod, annotations, grant),
     ]
@@ -154,7 +154,8 @@ def _other_settings(old: Mapping[str, Any], new: Mapping[str, Any], grant: Grant
     others = _changed("annotation", old, new, frozenset(), SETTINGS)
     if not others:
         return LEFT_ALONE
-    known, found = ([*_problems(said, grant), *_too_few(new, said, grant)] for said in map(_annotations, (old, new)))
+    whole = not _is_made(new)
+    known, found = ([*_problems(said, grant, whole=whole), *_too_few(new, said, grant)] for said in map(_annotations, (old, new)))
     if news := [problem for problem in found if problem not in known]:
         return Verdict(refusal=in_short(news))
     job_id = (new.get("metadata", {}).get("labels") or {}).get(JOB_ID)
@@ -181,9 +182,13 @@ def _annotations(document: Mapping[str, Any]) -> Mapping[str, str]:
     return found
 
 
-def _problems(annotations: Mapping[str, str], grant: Grant, priority_class: str = "", time_limit: int | None = None) -> list[str]:
+def _problems(
+    annotations: Mapping[str, str], grant: Grant, priority_class: str = "", time_limit: int | None = None, *, whole: bool = True
+) -> list[str]:
+    """`whole`: no other object says more about the same job."""
     try:
-        return grant.refusals(read_settings(annotations), priority_class, time_limit)
+        said = read_settings(annotations)
+        return [*grant.refusals(said, priority_class, time_limit), *(grant.groupless(said) if whole else ())]
     except AnnotationError as error:
         return error.problems
 
@@ -197,6 +202,11 @@ def _too_few(pod: Mapping[str, Any], said: Mapping[str, str], grant: Grant) -> l
         return too_few(read_settings({GRES: said[GRES]}).gres, [found], grant.gres)
     except (AnnotationError, QuantityError, msgspec.ValidationError):
         return []  # which is said already, or the API server says it
+
+
+def _is_made(pod: Mapping[str, Any]) -> bool:
+    """By a controller, whose object may have annotations too."""
+    return any(owner.get("controller") for owner in pod.get("metadata", {}).get("ownerReferences") or ())
 
 
 def _own_word(pod: Mapping[str, Any]) -> tuple[str, int | None]:
@@ -222,9 +232,9 @@ def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant) ->
     spec = root.get("spec") or {}
     _, limit = _word(spec)
     said_by_root = {key: text for key, text in _annotations(root).items() if key.startswith(SETTINGS)}
-    own = _problems(said_by_root, grant, time_limit=limit)
-    found, known = list(own), set(own)
     ours = [each for each in _templates(spec) if is_ours(each[1], settings, managed=True)]
+    own = _problems(said_by_root, grant, time_limit=limit, whole=not ours)
+    found, known = list(own), set(own)
     judged: dict[bytes, list[str]] = {}  # by template: the replicated jobs of a JobSet are often alike
     for place, template, more in ours:
         alike = msgspec.json.encode((template, more))

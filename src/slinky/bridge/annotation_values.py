@@ -14,6 +14,7 @@ import msgspec
 from slinky.kube.quantities import QuantityError, mebibytes, quantity, whole
 from slinky.slurm import ConfigurationError
 from slinky.slurm.hostlists import count as count_names
+from slinky.slurm.tres import parse_gres
 
 __all__ = [
     "Moment",
@@ -228,13 +229,13 @@ def nodes(said: str) -> str:
     return said
 
 
-_GRES = re.compile(r"(?:gres[:/])?[\w.-]+(?:[:=][\w.-]+){0,2}")
-
-
 def gres(said: str) -> str:
-    if not all(_GRES.fullmatch(word) for word in said.split(",")):
-        raise ValueError("generic resources per node as Slurm writes them, such as gpu:2 or gres/gpu:h100:4")
-    return said
+    """In one form, whichever way it was written: `gpu:h100:4,hca:1`."""
+    try:
+        found = parse_gres(said)
+    except ValueError as error:
+        raise ValueError(f"generic resources per node as Slurm writes them, such as gpu:2 or gres/gpu:h100:4 ({error})") from None
+    return ",".join(f"{kind}:{count}" for kind, count in found.items())
 
 
 _LICENSE = re.compile(r"[\w./@-]+(?:[:=]\d{1,9})?")

@@ -20,7 +20,8 @@ from slinky.bridge.node_names import NodeNames
 from slinky.bridge.placement import Placement, PlacementError, Slot, assign, hetjob_slots, slots_of
 from slinky.bridge.plan import JobView, PodView
 from slinky.bridge.submission import Layout, Submission, task_annotations
-from slinky.bridge.submitting import all_of
+from slinky.bridge.submitting import ANY_NODE, all_of
+from slinky.bridge.task import exceeds
 from slinky.bridge.telling import Teller
 from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.volumes.outcomes import NodeRefused, Underway
@@ -137,10 +138,11 @@ class Binder:
         return placement if host == placement.slot.node else msgspec.structs.replace(placement, host=host)
 
     async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> dict[str, str]:
-        """Nodes (by Slurm's names) that Kubernetes will not take a pod on, and why; where there is one, nothing was bound. Raises OldNewsError."""
+        """Nodes (by Slurm's names) that Kubernetes will not take a pod on, and why, under `ANY_NODE` where another node would not help; where there is one, nothing was bound. Raises OldNewsError."""
         assert known.submission
         self._require_news(known)
-        if refused := self._judged(placements, pods):
+        overdrawn = self._overdrawn(placements, pods, known.submission)
+        if refused := {ANY_NODE: overdrawn} if overdrawn else self._judged(placements, pods):
             wait_no_more(known)
             known.obstacle = "; ".join(refused.values())
             return refused
@@ -191,6 +193,14 @@ class Binder:
         long = known.obstacle_since and asyncio.get_running_loop().time() - known.obstacle_since >= HELD_SECONDS
         named = going or ([] if long else staying)
         return f"node {node} is its job's alone, and the containers of pod {named[0]} are not gone" if named else ""
+
+    def _overdrawn(self, placements: Sequence[Placement], pods: Mapping[str, Pod], job: Submission) -> str:
+        """Why a pod is not covered by its part of the job: the last guard, as the job may have been changed in Slurm, or submitted by an older release."""
+        for placement in placements:
+            pod, slot = pods[placement.uid], placement.slot
+            if why := exceeds(pod, job.task_in(slot), self._executor.site.gres, whole_node=slot.alone):
+                return f"pod {pod.key} requests {why} (job {job.job_id}, node {slot.node})"
+        return ""
 
     def _judged(self, placements: Sequence[Placement], pods: Mapping[str, Pod]) -> dict[str, str]:
         """All together: each may have to do with the others."""

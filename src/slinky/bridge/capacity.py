@@ -15,7 +15,7 @@ from slinky.bridge.node_reasons import LEAVING, RENEWING, is_held_for
 from slinky.bridge.task import PerTask, per_task
 from slinky.slurm import JobDescription, Node, expand
 
-__all__ = ["NodeRoom", "holds_one", "room_of", "shortfall", "too_few_nodes"]
+__all__ = ["NodeRoom", "even_share", "holds_one", "room_of", "shortfall", "too_few_nodes"]
 
 _COUNT = re.compile(r"(\d+)([kKmMgGtTpP]?)")
 _TIMES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
@@ -76,13 +76,23 @@ def shortfall(job: JobDescription, nodes: Iterable[NodeRoom]) -> str:
     task = per_task(job)
     counts = sorted((_tasks_on(room, task) for room in rooms), reverse=True)
     if not counts[0]:
-        return f"no node of partition {job.partition} has {_in_words(task)} for one pod; the largest has {_largest(rooms, task)}"
+        pods = "one pod" if task.tasks_per_node <= 1 else "its pods"
+        return f"no node of partition {job.partition} has {_in_words(task)} for {pods}; the largest has {_largest(rooms, task)}"
     tasks = job.tasks or 1
     most = job.maximum_nodes if isinstance(job.maximum_nodes, int) and job.maximum_nodes else len(counts)
     if sum(counts[:most]) < tasks:
         where = f"its {len(rooms)} nodes" if most >= len(counts) else f"any {most} of its {len(rooms)} nodes"
         return f"partition {job.partition} could hold {sum(counts[:most])} of {tasks} pods with {_in_words(task)} each on {where}"
     return ""
+
+
+def even_share(rooms: Iterable[NodeRoom], task: PerTask, tasks: int, most: int) -> int:
+    """How many tasks each node is to have, at most `most`, so that the fewest nodes hold them all, all with the same number.
+
+    `most` where no number will do: what is missing `shortfall` tells.
+    """
+    counts = sorted((min(_tasks_on(room, task), most) for room in rooms), reverse=True)
+    return next((count for number, count in enumerate(counts, 1) if number * count >= tasks), most)
 
 
 def too_few_nodes(jobs: Sequence[JobDescription], nodes: Mapping[str, NodeRoom]) -> str:
@@ -121,6 +131,10 @@ def holds_one(room: NodeRoom, task: PerTask) -> bool:
 
 
 def _tasks_on(room: NodeRoom, task: PerTask) -> int:
+    """Where the job says how many tasks a node is to have, a node has so many or none."""
+    alone = msgspec.structs.replace(task, tasks_per_node=0)
+    if task.tasks_per_node:
+        return task.tasks_per_node if _tasks_on(room, alone) >= task.tasks_per_node else 0
     most = room.cpus // max(task.cpus, 1)
     memory = task.memory or task.node_memory
     if memory and room.memory:
@@ -136,6 +150,8 @@ def _in_words(task: PerTask) -> str:
     memory = task.memory or task.node_memory
     parts = [f"{task.cpus} CPUs", *([f"{memory} MiB"] if memory else [])]
     parts += [f"{count} {name}" for name, count in {**task.typed_gres, **task.node_gres}.items()]
+    if task.tasks_per_node > 1:
+        parts.append(f"{task.tasks_per_node} of them on each node")
     return ", ".join(parts)
 
 

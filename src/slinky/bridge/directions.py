@@ -107,6 +107,7 @@ class Asked(NamedTuple):
     memory_per_node: int | Infinite | None = None
     tres_per_task: str | None = None
     tres_per_node: str | None = None
+    tasks_per_node: int | None = None
     one_of: str = ""
     apart: bool = False
     together: bool = False
@@ -119,6 +120,7 @@ class Asked(NamedTuple):
             memory_per_node=self.memory_per_node,
             tres_per_task=self.tres_per_task,
             tres_per_node=self.tres_per_node,
+            tasks_per_node=self.tasks_per_node,
         )
 
 
@@ -179,13 +181,17 @@ class Directions:
         now = asyncio.get_running_loop().time()
         return {node: said.why for node, said in avoided.items() if said.until > now and self._versions.get(node) == said.version}
 
-    async def of(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, Avoided]) -> list[Whereabouts]:
-        """Of the jobs (several for a hetjob) that are described by `jobs` and are for those pods. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
-        return (await self.directed(jobs, pods, avoided)).where
+    async def of(
+        self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, Avoided], same_domain: str = ""
+    ) -> list[Whereabouts]:
+        """Of the jobs (several for a hetjob) that are described by `jobs` and are for those pods. `same_domain` is the node label of which all must have one value, by their group. Raises SlurmError where Slurm's nodes are not known and cannot be asked for."""
+        return (await self.directed(jobs, pods, avoided, same_domain)).where
 
-    async def directed(self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, Avoided]) -> Directed:
+    async def directed(
+        self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, Avoided], same_domain: str = ""
+    ) -> Directed:
         """The same, and what it rests on."""
-        rules = within_gang([pod for each in pods for pod in each])
+        rules = within_gang([pod for each in pods for pod in each]).also_in(same_domain)
         if rules.refusal:
             return Directed([Whereabouts(nowhere=rules.refusal)], None)
         label = "" if rules.same_domain == HOSTNAME else rules.same_domain or ""
@@ -282,6 +288,7 @@ def _asked(job: JobDescription, one_of: str, *, apart: bool, together: bool) -> 
         job.memory_per_node,
         job.tres_per_task,
         job.tres_per_node,
+        job.tasks_per_node,
         one_of,
         apart,
         together,

@@ -41,7 +41,9 @@ def builtin_condition(group: BuiltinGroup, version: str, pods: Sequence[Pod], no
     if before is not None and before.status == "True":
         return None
     bound = sum(bool(pod.spec.node_name) for pod in pods)
-    if bound >= policy.min_count:
+    if policy.refusal and pods:
+        status, reason, message = "False", "Unschedulable", policy.refusal
+    elif bound >= policy.min_count:
         status, reason, message = "True", "Scheduled", f"Slurm gave nodes to {bound} pods"
     elif waiting := next((found for pod in pods if pod.condition(CONDITION) and (found := pod.condition("PodScheduled"))), None):
         status, reason, message = "False", waiting.reason or "WaitingForSlurm", waiting.message

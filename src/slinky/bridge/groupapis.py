@@ -4,7 +4,8 @@ Comes in: the server's discovery documents, and the objects of each version as t
 
 There are two APIs for groups, and two for sets that make their pods themselves, JobSet and LeaderWorkerSet. The coscheduling CRD has not changed in years. The built-in API changes with every release of Kubernetes: 1.35 has Workloads with groups within (`v1alpha1`), 1.36
 (`v1alpha2`) and 1.37 (`v1alpha3`, `v1beta1`) have PodGroups that may refer to the Workload they were made from. What must stay true: of the built-in API one version is watched, the newest
-that is known here; a policy that is not known here is never taken for another: its pods wait.
+that is known here; a policy that is not known here is never taken for another: its pods wait. A field of a built-in PodGroup that the bridge does not honour, or does not know, is
+refused by its name: the pods do not start, and their condition and the group's say why.
 """
 
 import datetime as dt
@@ -32,12 +33,29 @@ __all__ = [
     "Source",
     "choose",
     "group_from",
+    "not_honoured",
     "workload_behind",
 ]
 
 BUILTIN: Final = "scheduling.k8s.io"
 COSCHEDULING: Final = "scheduling.x-k8s.io"
 GROUPS, WORKLOADS = "podgroups", "workloads"
+# Of spec. `priority` is filled in by the API server from the class, which means to Slurm what `priorityClasses` says.
+BUILTIN_FIELDS = frozenset(
+    {
+        "schedulingPolicy",
+        "schedulingConstraints",
+        "podGroupTemplateRef",
+        "workloadRef",
+        "disruptionMode",
+        "priorityClassName",
+        "priority",
+        "preemptionPolicy",
+    }
+)
+# A gang is one Slurm job, and is preempted as a whole: that honours both. The first names are those of v1alpha2.
+DISRUPTED_TOGETHER, DISRUPTED_ALONE = frozenset({"PodGroup", "all"}), frozenset({"Pod", "single"})
+PREEMPTS = "PreemptLowerPriority"
 
 
 class _Basic(Record, frozen=True):
@@ -63,10 +81,20 @@ class _TemplateReference(Record, frozen=True):
     workload: _WorkloadName | None = None
 
 
+class _TopologyConstraint(Record, frozen=True):
+    key: str = ""
+
+
+class _Constraints(Record, frozen=True):
+    topology: tuple[_TopologyConstraint, ...] = ()
+
+
 class _BuiltinSpec(Record, frozen=True):
     """The reference to the Workload is called `podGroupTemplateRef` in v1alpha2 and `workloadRef` since."""
 
     scheduling_policy: _Policy = _Policy()
+    scheduling_constraints: _Constraints | None = None
+    priority_class_name: str = ""
     pod_group_template_ref: _TemplateReference | None = None
     workload_ref: _WorkloadName | None = None
 
@@ -76,8 +104,14 @@ class _BuiltinStatus(Record, frozen=True):
 
 
 class BuiltinGroup(KubeObject, frozen=True):
-    spec: _BuiltinSpec = _BuiltinSpec()
+    """`spec` is kept as it came, so that fields of later releases are seen too."""
+
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: _BuiltinStatus = _BuiltinStatus()
+
+    @property
+    def said(self) -> _BuiltinSpec:
+        return msgspec.convert(self.spec, _BuiltinSpec)
 
 
 class _Part(Record, frozen=True):
@@ -187,25 +221,70 @@ def group_from(found: GroupObject, part: str = "", behind: Meta | None = None, o
             own: Mapping[str, str] = {}
             overriding = found.metadata.annotations
         case BuiltinGroup():
-            policy = found.spec.scheduling_policy
+            policy = found.said.scheduling_policy
             own = found.metadata.annotations
             overriding = behind.annotations if behind else {}
-    if policy.basic is None and policy.gang is None:
+    if policy.basic is None and policy.gang is None and not isinstance(found, BuiltinGroup):
         return None
+    spec = found.said if isinstance(found, BuiltinGroup) else _BuiltinSpec()
+    topology = spec.scheduling_constraints.topology if spec.scheduling_constraints else ()
     return PodGroup(
         metadata=found.metadata,
         min_count=max(policy.gang.min_count, 1) if policy.gang else 1,
         builtin=True,
-        gang=policy.gang is not None,
+        gang=policy.basic is None,
         annotations={**own, **owner.annotations} if owner else own,
         overriding=overriding,
+        refusal=_refusal(found) if isinstance(found, BuiltinGroup) else "",
+        same_domain=topology[0].key if topology else "",
+        priority_class=spec.priority_class_name,
     )
+
+
+def _refusal(group: BuiltinGroup) -> str:
+    problems = [f"{field} {why}" for field, why in not_honoured(group.spec).items()]
+    return f"PodGroup {group.key} asks for what the bridge cannot do: {'; '.join(problems)}" if problems else ""
+
+
+def not_honoured(spec: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a built-in PodGroup that the bridge does not honour, by name, and why. What is empty asks for nothing."""
+    found: dict[str, str] = {}
+    policy = spec.get("schedulingPolicy") or {}
+    is_gang = policy.get("gang") is not None
+    if not is_gang and policy.get("basic") is None:
+        found["spec.schedulingPolicy"] = f"is {', '.join(policy) or 'empty'}; known are gang and basic"
+    constraints = spec.get("schedulingConstraints") or {}
+    topology = constraints.get("topology") or ()
+    for place, part, known in (
+        ("spec", spec, BUILTIN_FIELDS),
+        ("spec.schedulingPolicy", policy, {"gang", "basic"}),
+        ("spec.schedulingPolicy.gang", policy.get("gang") or {}, {"minCount"}),
+        ("spec.schedulingPolicy.basic", policy.get("basic") or {}, frozenset[str]()),
+        ("spec.schedulingConstraints", constraints, {"topology"}),
+        *((f"spec.schedulingConstraints.topology[{index}]", each, {"key"}) for index, each in enumerate(topology)),
+    ):
+        found |= {f"{place}.{name}": "is not supported: remove it" for name, value in part.items() if value and name not in known}
+    if len(topology) > 1:
+        found["spec.schedulingConstraints.topology"] = f"has {len(topology)} entries, and Slurm can be told one"
+    elif topology and not is_gang:
+        found["spec.schedulingConstraints.topology"] = "needs the policy gang: pods that are scheduled one by one are jobs of their own"
+    mode = spec.get("disruptionMode")
+    modes = {mode} if isinstance(mode, str) else set(mode or ())
+    if modes - DISRUPTED_TOGETHER - DISRUPTED_ALONE:
+        found["spec.disruptionMode"] = f"is {', '.join(sorted(modes))}; known are {', '.join(sorted(DISRUPTED_TOGETHER | DISRUPTED_ALONE))}"
+    elif modes & DISRUPTED_TOGETHER and not is_gang:
+        found["spec.disruptionMode"] = "needs the policy gang: Slurm preempts the jobs of single pods one by one"
+    if (preemption := spec.get("preemptionPolicy") or PREEMPTS) != PREEMPTS:
+        found["spec.preemptionPolicy"] = (
+            f"is {preemption}: whom a job preempts is decided by Slurm; use a partition or QoS that preempts none"
+        )
+    return found
 
 
 def workload_behind(found: KubeObject) -> str:
     """The name of the Workload that a PodGroup was made from, if it was."""
     if not isinstance(found, BuiltinGroup):
         return ""
-    spec = found.spec
+    spec = found.said
     reference = spec.workload_ref or (spec.pod_group_template_ref.workload if spec.pod_group_template_ref else None)
     return reference.workload_name if reference else ""

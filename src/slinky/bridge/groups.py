@@ -111,8 +111,8 @@ class PodGroups:
         same = says_the_same if source.kind in ROOTS else _same_group
         if old is not None and new is not None and same(old, new):
             return
-        if isinstance(new, BuiltinGroup) and group_from(new) is None:
-            log.warning("PodGroup %s has a scheduling policy that is not known here (known are basic and gang): its pods wait", new.key)
+        if isinstance(new, BuiltinGroup) and (group := group_from(new)) is not None and group.refusal:
+            log.warning("%s; its pods wait", group.refusal)
         for found in (old, new) if isinstance(old or new, GroupWorkload) or source.kind == "LeaderWorkerSet" else (new or old,):
             if found is not None:
                 self._tell(source, found)

@@ -68,11 +68,18 @@ def components_for(workload: Workload, site: Site, job: Submission) -> dict[str,
     for pod in workload.pods if job.components else ():
         own = per_task(translate(msgspec.structs.replace(workload, pods=(pod,), coming=None), site))
         where = whereto(pod)
-        ways = [(part.where != where, part.task != own, number) for number, part in enumerate(job.components) if _holds(part.task, own)]
+        ways = [
+            (part.where != where, _is_other(part.task, own), number) for number, part in enumerate(job.components) if _holds(part.task, own)
+        ]
         found[pod.metadata.uid] = min(ways)[-1] if ways else -1
     return found
 
 
+def _is_other(task: PerTask, pod: PerTask) -> bool:
+    """How many of them a node may have makes no difference."""
+    return (task.cpus, task.least_memory, task.kinds) != (pod.cpus, pod.least_memory, pod.kinds)
+
+
 def _holds(task: PerTask, pod: PerTask) -> bool:
-    gres = all(task.typed_gres.get(name, 0) >= count for name, count in pod.typed_gres.items())
-    return task.cpus >= pod.cpus and task.memory >= pod.memory and gres
+    gres = all(task.count(kind) >= count for kind, count in pod.kinds.items())
+    return task.cpus >= pod.cpus and task.least_memory >= pod.least_memory and gres

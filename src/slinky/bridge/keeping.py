@@ -153,7 +153,7 @@ class Keeper:
         jobs = [msgspec.structs.replace(job, partition=submission.partition) for job in components(workload, site)]
         if len(jobs) != len(known.job_ids):
             return
-        after, asked = await self._directions.directed(jobs, members(workload, site), known.avoided)
+        after, asked = await self._directions.directed(jobs, members(workload, site), known.avoided, workload.same_domain)
         known.depends_on_pods = self._directions.depend_on_pods(workload.everyone)
         if nowhere := next((found.nowhere for found in after if found.nowhere), ""):
             priority = (await self._executor.record(job_id)).priority

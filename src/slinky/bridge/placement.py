@@ -115,6 +115,7 @@ def _rooms(tasks: int, task: PerTask, nodes: Sequence[NodeAllocation]) -> list[i
 def _room(node: NodeAllocation, task: PerTask, most: int, threads: int = 0) -> int:
     """Slurm counts memory by task exactly; CPUs it may round up to whole cores. Without `threads`, or where the node's cores are not told, these do not count."""
     room = node.memory // task.memory if task.memory else most
+    room = min(room, task.tasks_per_node or most)
     if threads and (cores := len(node.cores)):
         room = min(room, cores * threads // task.cpus)
     for kind, each in task.kinds.items():

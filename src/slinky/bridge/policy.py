@@ -20,6 +20,7 @@ from slinky.bridge.workload import Workload
 __all__ = ["Grant", "Policy", "PolicyError"]
 
 ANY = "*"
+ROOT, ROOTS_GROUP = ("root", "0"), "0"
 # Key of the policy → field of JobSettings.
 FIELDS = {key: {"user": "user_id", "group": "group_id"}.get(key, key) for key in NAMED}
 WORDS = {"qos": "QoS", "wckey": "WCKey"}
@@ -68,8 +69,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         """With the class's word and the namespace's defaults where nothing was said."""
         known = self.classes.get(priority_class) or PriorityClass()
         found: dict[str, object] = {field: getattr(said, field) or self.defaults.get(key) or None for key, field in FIELDS.items()}
-        if said.user_id and not said.group_id and said.user_id != self.defaults.get("user"):
-            found["group_id"] = None  # the group is the other user's
+        found["group_id"] = self._group_of(said)
         found["qos"] = said.qos or known.qos or self.defaults.get("qos") or None
         found["priority"] = said.priority if said.priority is not None else known.priority
         found["nice"] = said.nice if said.nice is not None else known.nice
@@ -77,16 +77,36 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(said, **found)
 
     def settled(self, workload: Workload) -> Workload:
-        """The workload as it is to be submitted. Its class is that of its first pod. Raises PolicyError."""
+        """The workload as it is to be submitted. Its class is its group's, or that of its first pod. Raises PolicyError."""
         if self.nothing:
             raise PolicyError([self.nothing])
-        priority_class = workload.pods[0].spec.priority_class_name if workload.pods else ""
+        priority_class = workload.priority_class or (workload.pods[0].spec.priority_class_name if workload.pods else "")
         said = workload.settings
         longest = max((pod.spec.termination_grace_period_seconds or 0 for pod in workload.everyone), default=0)
         problems = [*self.refusals(said, priority_class, workload.time_limit), *self.too_long(longest)]
-        if problems := [*problems, *too_few(said.gres, workload.everyone, self.gres)]:
+        if problems := [*problems, *self.groupless(said), *too_few(said.gres, workload.everyone, self.gres)]:
             raise PolicyError(problems)
         return msgspec.structs.replace(workload, settings=self.settle(said, priority_class, workload.time_limit))
+
+    def groupless(self, said: JobSettings) -> list[str]:
+        """A user without a group: Slurm would run the job as group 0, which is root's. Slurm cannot be asked for a user's own group."""
+        user = said.user_id or self.defaults.get("user")
+        if not user or self._group_of(said):
+            return []
+        whose = _annotation("user_id", user) if said.user_id else f"jobs of namespace {self.namespace} are user {user!r}'s"
+        why = f"{whose}, and no group is named, so Slurm would run the job as group 0 (root)"
+        if said.user_id and self._may_name_some("group"):
+            return [f"{why}: add annotation {SETTINGS}{suffix_of('group_id')} with the user's group (`id -gn {user}`)"]
+        return [f"{why}: an administrator must set `group` (or `groups`) in the policy of namespace {self.namespace}"]
+
+    def _group_of(self, said: JobSettings) -> str | None:
+        """The namespace's own group is that of its own user, or, where it has no user, of whichever user is named."""
+        user, own = said.user_id or self.defaults.get("user"), self.defaults.get("user")
+        group = self.defaults.get("group") if user == own or not own else None
+        return said.group_id or group or (ROOTS_GROUP if user in ROOT else None)
+
+    def _may_name_some(self, key: str) -> bool:
+        return bool(self.allowed.get(key) or self._own(key))
 
     def too_long(self, grace: int | None) -> list[str]:
         """A grace period: what the pod has then, Slurm may have given to others."""

@@ -30,7 +30,10 @@ class PolicyGrant(Section, frozen=True):
     """What holds where no rule says otherwise. In lists, `"*"` is any name; what is the namespace's own by default may be named always."""
 
     user: Annotated[str | None, Help("Slurm user whose jobs these are; where none is named, whoever the bridge's token belongs to.")] = None
-    group: Annotated[str | None, Help("The group; to be named with the user, or Slurm takes root's.")] = None
+    group: Annotated[
+        str | None,
+        Help("The group of that user; without `user`, the group of whichever user is named by annotation. Slurm would take root's."),
+    ] = None
     account: Annotated[str | None, Help("Account of workloads that name none; else Slurm's default for the user.")] = None
     qos: Annotated[str | None, Help("QoS of workloads that name none.")] = None
     partition: Annotated[str | None, Help("Partition of workloads that name none; else `partition` at the top.")] = None

@@ -28,7 +28,7 @@ def directed(
     workload: Workload, jobs: Sequence[JobDescription], site: Site, mapped: Mapping[str, str], namespace_labels: Mapping[str, str] | None
 ) -> list[JobDescription]:
     """Raises DirectionsError. `mapped` is the setting nodes.featureLabels."""
-    rules = within_gang(workload.everyone, namespace_labels)
+    rules = within_gang(workload.everyone, namespace_labels).also_in(workload.same_domain)
     if rules.refusal:
         raise DirectionsError(rules.refusal)
     label = "" if rules.same_domain == HOSTNAME else rules.same_domain or ""

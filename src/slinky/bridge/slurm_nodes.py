@@ -7,10 +7,12 @@ was read after the question.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from slinky.bridge.capacity import NodeRoom, room_of, shortfall, too_few_nodes
+from slinky.bridge.capacity import NodeRoom, even_share, room_of, shortfall, too_few_nodes
 from slinky.bridge.node_reasons import takes_no_jobs
+from slinky.bridge.task import PerTask
 from slinky.kube import Backoff
 from slinky.slurm import JobDescription, Node, SlurmClient, SlurmError, expand
 
@@ -81,6 +83,12 @@ class SlurmNodes:
             await self._read(asyncio.get_running_loop().time())
         return self._rooms
 
+    async def even_share(self, partition: str) -> Callable[[PerTask, int, int], int]:
+        """How many tasks of a job each node of a partition is to have: see `capacity.even_share`. Raises SlurmError."""
+        wanted = set(partition.split(","))
+        rooms = [room for room in (await self.rooms_of(partition)).values() if room.partitions & wanted]
+        return partial(even_share, rooms)
+
     @property
     def have_slurmds(self) -> bool:
         """Of those that are known: others than ours may come and go, and nothing tells it."""
@@ -132,7 +140,7 @@ class SlurmNodes:
 
     def _judge(self, job: JobDescription) -> str:
         asked = (job.partition, job.tasks, job.cpus_per_task, job.memory_per_cpu, job.memory_per_node, job.tres_per_task, job.tres_per_node)
-        shape = (*asked, job.maximum_nodes, *(job.excluded_nodes or ()))
+        shape = (*asked, job.tasks_per_node, job.maximum_nodes, *(job.excluded_nodes or ()))
         if shape not in self._judged:
             if len(self._judged) >= MOST_JUDGED:
                 self._judged.clear()

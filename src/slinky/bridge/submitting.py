@@ -26,7 +26,7 @@ from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Backoff, Pod
 from slinky.slurm import JobDescription, NotFoundError, RefusedError, SlurmError
 
-__all__ = ["LABEL_SECONDS", "Submitter", "all_of"]
+__all__ = ["ANY_NODE", "LABEL_SECONDS", "Submitter", "all_of"]
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ SUBMIT_LIMITS = {
     MAX_JOB_COUNT: "Slurm's job table is full (MaxJobCount)",
     ACCOUNTING_POLICY: "a limit of the account, user or QoS is reached: jobs submitted (MaxSubmitJobs, GrpSubmitJobs), or size or time of a job",
 }
+ANY_NODE = ""  # in place of a node's name: the job is given back, and no node is to be avoided
 NO_SUCH_NODE = 2014  # there is none that could ever take the job; said also for moments after nodes were made or drained
 
 
@@ -84,13 +85,17 @@ class Submitter:
             self._teller.unknown_nodes(workload.pods, unknown)
         known.unknown_nodes = unknown
         site = await self._executor.site_for(workload)
+        if workload.is_gang and (workload.settings.memory_per_node or workload.settings.gres):
+            site = msgspec.structs.replace(
+                site, even_share=await self._slurm_nodes.even_share(workload.settings.partition or site.partition)
+            )
         jobs = components(workload, site)
-        directed = await self._directions.directed(jobs, members(workload, site), known.avoided)
+        directed = await self._directions.directed(jobs, members(workload, site), known.avoided, workload.same_domain)
         whereabouts = directed.where
         if len(jobs) > 1 and (why := await self._slurm_nodes.too_few(put_on_all(jobs, whereabouts))):
             site = msgspec.structs.replace(site, no_hetjobs=why)
             jobs = components(workload, site)
-            directed = await self._directions.directed(jobs, members(workload, site), known.avoided)
+            directed = await self._directions.directed(jobs, members(workload, site), known.avoided, workload.same_domain)
             whereabouts = directed.where
         known.asked = None
         known.depends_on_pods = self._directions.depend_on_pods(workload.everyone)
@@ -153,18 +158,19 @@ class Submitter:
     async def reject(self, key: WorkloadKey, known: Known, refused: Mapping[str, str], pods: Sequence[Pod], why: str = "") -> bool:
         """Kubernetes does not take the pods on nodes that Slurm chose, or they have no places there: whether the job is to be given back, for another without those nodes. After some times in a row it is parked, and tried more and more rarely."""
         why = why or "; ".join(refused.values())
+        nodes = [name for name in refused if name != ANY_NODE]
         try:
             priority = (await self._executor.record(known.job_id)).priority
         except NotFoundError:
             return False  # it is over, as will be seen
         known.priority = priority if isinstance(priority, int) else 0
         known.requeues += 1
-        known.avoided |= {node: self._directions.avoid(node, said) for node, said in refused.items()}
+        known.avoided |= {node: self._directions.avoid(node, refused[node]) for node in nodes}
         known.rejected = why
         if known.requeues > MOST_REQUEUES:
             self.park(key, known, pods, f"given back {known.requeues} times in a row, as {why}", too_large=True)
             return True
-        log.warning("%s: job %d is given back, and queued again without %s: %s", key, known.job_id, ", ".join(refused) or "it", why)
+        log.warning("%s: job %d is given back, and queued again without %s: %s", key, known.job_id, ", ".join(nodes) or "it", why)
         self._teller.requeued(pods, why)
         return True
 

@@ -110,9 +110,8 @@ def _lineage(key: WorkloadKey, pods: Sequence[Pod], uids: set[str]) -> str:
 
 def fits(asked: PerTask, had: PerTask) -> bool:
     """Whether a slot of a job holds a pod: a template may have changed since the job was submitted."""
-    most = {name: had.gres.get(name, 0) + had.node_gres.get(name, 0) for name in had.gres | had.node_gres}
-    memory = (asked.memory or asked.node_memory) <= (had.memory or had.node_memory)
-    return asked.cpus <= had.cpus and memory and all(count <= most.get(name, 0) for name, count in asked.gres.items())
+    gres = all(count <= had.count(kind) for kind, count in asked.kinds.items())
+    return asked.cpus <= had.cpus and asked.least_memory <= had.least_memory and gres
 
 
 def _too_few(workload: Workload, newcomers: set[str], tasks: int) -> bool:

@@ -4,22 +4,24 @@ Comes in: a workload and what the site has decided. Goes out: a `JobDescription`
 without a cluster. What must stay true: what Slurm sets aside is never less than what Kubernetes will count; nothing is ever rounded to zero, which Slurm reads as "all".
 
 One pod is one task. A gang is one job of as many tasks as it has pods, several to a node where they fit: memory then goes by CPU, as by node it would be wrong as soon as
-two tasks share one. A gang whose pods are of several kinds (a leader and its workers, say) is a hetjob, with a component for each kind, that of rank 0 first; it is one job with the largest needs for all where
+two tasks share one. Annotations that count per node (`mem-per-node`, `gres`, `ntasks-per-node`) also say how many pods a node may have: as many as they hold. Slurm then gives each node the CPUs of so many
+tasks, and GRES go by node, as Slurm never starts a job with GRES by task whose tasks do not divide evenly. A gang whose pods are of several kinds (a leader and its workers, say) is a hetjob, with a component for each kind, that of rank 0 first; it is one job with the largest needs for all where
 the site or the server has no hetjobs, where there are more than `MOST_KINDS`, where an annotation says something about the nodes of the job as a whole, and where all pods must be together.
 """
 
 import datetime as dt
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 
 import msgspec
 
 from slinky.bridge.annotation_values import Moment
 from slinky.bridge.eligibility import within_gang
-from slinky.bridge.gres_needs import gres_of
+from slinky.bridge.gres_needs import gres_of, per_node, pods_held
 from slinky.bridge.marker import comment_for
 from slinky.bridge.needs import Needs, needs_of
+from slinky.bridge.task import PerTask
 from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.kube.quantities import mebibytes, whole
@@ -45,7 +47,11 @@ OF_THE_LEADER = ("licenses", "dependency", "begin_time")  # licenses are to be c
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """What does not come from the workload. `cluster` is its name in jobs' markers; `nodes_cluster` that in the marks of nodes, where it is another."""
+    """What does not come from the workload. `cluster` is its name in jobs' markers; `nodes_cluster` that in the marks of nodes, where it is another.
+
+    `even_share(task, tasks, most)` tells how many such tasks (at most `most`) each node is to have so that the site's nodes hold them all;
+    None where the nodes are not known.
+    """
 
     cluster: str
     partition: str
@@ -60,6 +66,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     gres: Mapping[str, str] = msgspec.field(default_factory=lambda: dict(GPU_RESOURCES))
     no_hetjobs: str = ""  # why, where there can be none
     nodes_cluster: str = ""
+    even_share: Callable[[PerTask, int, int], int] | None = None
 
     @property
     def registrar(self) -> str:
@@ -98,7 +105,7 @@ def one_for_all(workload: Workload, site: Site) -> str:
 def _why_one(workload: Workload, site: Site, kinds: int) -> str:
     if said := [word for name, word in OF_THE_WHOLE.items() if getattr(workload.settings, name)]:
         return f"{', '.join(said)} speaks of the job as a whole"
-    if label := within_gang(workload.everyone).same_domain:
+    if label := workload.same_domain or within_gang(workload.everyone).same_domain:
         return f"they are to be on nodes of one {label}, which each component would choose for itself"
     if kinds > MOST_KINDS:
         return f"they are of {kinds} kinds, and at most {MOST_KINDS} are told apart"
@@ -165,13 +172,40 @@ def translate(workload: Workload, site: Site, attempt: int = 0) -> JobDescriptio
         current_working_directory="/tmp",  # noqa: S108
         admin_comment=_comment(workload, site, attempt),
     )
+    asked = gres_of(needs, site.gres)
+    task = PerTask(cpus=cpus, memory=mebibytes(needs.memory) or site.default_memory_mib, typed_gres=asked)
+    job = msgspec.structs.replace(job, tasks_per_node=_tasks_per_node(workload, task, site))
     job = _with_memory(job, workload, mebibytes(needs.memory), site)
-    job = _with_gres(job, workload, needs, site)
+    job = _with_gres(job, workload, asked)
     return _with_wishes(_with_nodes(job, workload), workload)
 
 
+def _tasks_per_node(workload: Workload, task: PerTask, site: Site) -> int | None:
+    """How many pods a node is to have, where an annotation counts per node: at most as many as each of them holds.
+
+    Slurm sets aside the CPUs of so many tasks on each node, so the number is as small as the number of nodes allows.
+    """
+    said = workload.settings
+    if not workload.is_gang:
+        return None
+    limits = [said.tasks_per_node] if said.tasks_per_node else []
+    if said.memory_per_node:
+        limits.append(said.memory_per_node // task.memory)
+    limits += pods_held(said.gres, task.typed_gres).values()
+    if not limits:
+        return None
+    tasks = len(workload.everyone)
+    most = max(min(*limits, tasks), 1)
+    if within_gang(workload.everyone).one_per_node:
+        most = 1
+    if site.even_share and (said.memory_per_node or said.gres):
+        most = max(site.even_share(task, tasks, most), 1)
+    nodes = max(-(-tasks // most), min(said.min_nodes or 1, tasks))
+    return -(-tasks // nodes)
+
+
 def _with_memory(job: JobDescription, workload: Workload, asked: int, site: Site) -> JobDescription:
-    """`asked` is a pod's, in MiB. What the annotation says is per node: for as many pods as the user wants there, and one at least."""
+    """`asked` is a pod's, in MiB. What the annotation says is per node: for as many pods as it holds (`_tasks_per_node`), and one at least."""
     if workload.settings.memory_per_node:
         return msgspec.structs.replace(job, memory_per_node=max(workload.settings.memory_per_node, asked))
     per_pod = asked or site.default_memory_mib
@@ -180,19 +214,18 @@ def _with_memory(job: JobDescription, workload: Workload, asked: int, site: Site
     return msgspec.structs.replace(job, memory_per_cpu=-(-per_pod // (job.cpus_per_task or 1)))
 
 
-def _with_gres(job: JobDescription, workload: Workload, needs: Needs, site: Site) -> JobDescription:
-    """What the annotation says is per node and as it stands (`gres_needs` has judged it); what the pods ask for is per task."""
-    if workload.settings.gres:
-        return msgspec.structs.replace(job, tres_per_node=_as_tres(workload.settings.gres))
-    counts = gres_of(needs, site.gres)
-    if not counts:
-        return job
-    return msgspec.structs.replace(job, tres_per_task=",".join(f"gres/{gres}:{count}" for gres, count in counts.items()))
+def _with_gres(job: JobDescription, workload: Workload, asked: Mapping[str, int]) -> JobDescription:
+    """`asked` is what one pod asks for: per task, unless it is told how many pods a node has. What the annotation says is per node."""
+    said = workload.settings.gres
+    if job.tasks_per_node or (said and not workload.is_gang):
+        return msgspec.structs.replace(job, tres_per_node=_as_tres(per_node(said, asked, job.tasks_per_node or 1)))
+    job = msgspec.structs.replace(job, tres_per_task=_as_tres(asked))
+    # Without a number of pods for each node, the annotation names nothing that the pods ask for.
+    return msgspec.structs.replace(job, tres_per_node=_as_tres(per_node(said, {}, 0))) if said else job
 
 
-def _as_tres(text: str) -> str:
-    """`gpu:2` and `gres/gpu:2` are both said; Slurm's REST reads the second."""
-    return ",".join(word if word.startswith("gres/") else f"gres/{word.removeprefix('gres:')}" for word in text.split(","))
+def _as_tres(counts: Mapping[str, int]) -> str | None:
+    return ",".join(f"gres/{gres}:{count}" for gres, count in counts.items()) or None
 
 
 def _with_nodes(job: JobDescription, workload: Workload) -> JobDescription:
@@ -227,7 +260,6 @@ def _with_wishes(job: JobDescription, workload: Workload) -> JobDescription:
         segment_size=said.segment,
         required_switches=said.switches.count if said.switches else None,
         wait_for_switch=said.switches.seconds if said.switches else None,
-        tasks_per_node=said.tasks_per_node,
     )
 
 

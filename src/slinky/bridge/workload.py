@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from slinky.bridge.annotations import JobSettings, read_settings
+from slinky.bridge.annotations import AnnotationError, JobSettings, read_settings
 from slinky.bridge.jobsets import JOB_GLOBAL_INDEX, JOBSET_GROUP, JOBSET_NAME, JOBSET_UID, still_to_come, succeeded_of, width_of
 from slinky.bridge.keys import APART, GANG
 from slinky.bridge.leaderworkersets import LWS_NAME, place_in_group
@@ -26,6 +26,7 @@ __all__ = [
     "Coming",
     "PodGroup",
     "Workload",
+    "WorkloadError",
     "WorkloadKey",
     "asks_for_gang",
     "completion_index",
@@ -123,6 +124,13 @@ class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = True
     first_ranks: Mapping[str, tuple[int, int]] = {}
     time_limit: int | None = None
+    refusal: str = ""  # why the bridge cannot do what the group asks for
+    same_domain: str = ""  # the node label of which all pods must have one value
+    priority_class: str = ""
+
+
+class WorkloadError(AnnotationError):
+    """The group asks for what the bridge cannot do: its pods that wait are told so."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -139,6 +147,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     time_limit: int | None = None
     coming: Coming | None = None
     first_ranks: Mapping[str, tuple[int, int]] = {}
+    same_domain: str = ""  # the node label of which all pods must have one value, by their group
+    priority_class: str = ""  # of the group; else that of the first pod counts
 
     @property
     def namespace(self) -> str:
@@ -270,13 +280,23 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
     `job` is the Job that owns the pods, gang or not: what its annotations say holds for each of its pods that says nothing else, and for a built-in group of which it owns all pods. `group` is for a pod on its own the one that it names,
     though it is no part of it: its annotations hold where the Job's say nothing else.
 
-    Raises AnnotationError where the annotations on its root are wrong, which admission refuses, but which may have been there before it.
+    Raises WorkloadError where the group asks for what the bridge cannot do and pods still wait. Raises AnnotationError where the annotations on its root are wrong, which admission refuses, but which may have been there before it.
     """
     pods = tuple(pods)
     alive = sorted((pod for pod in pods if not pod.is_over and pod.metadata.deletion_timestamp is None), key=rank_of)
     if not alive:
         return None
     first = alive[0]
+    if group is not None and any(not pod.spec.node_name for pod in alive):
+        if group.refusal:
+            raise WorkloadError([group.refusal])
+        if key.kind == "Pod" and group.same_domain:
+            raise WorkloadError(
+                [
+                    f"PodGroup {group.metadata.key} keeps its pods on nodes of one {group.same_domain}, and its Slurm job has no place "
+                    f"for pod {first.key}: a job of its own could be elsewhere; create the pod before the group is complete"
+                ]
+            )
     if key.kind == "Pod":
         above = {**group.annotations, **group.overriding} if group else {}
         settings = read_settings({**above, **(job.metadata.annotations if job else {}), **first.metadata.annotations})
@@ -314,6 +334,8 @@ def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = 
         time_limit=group.time_limit,
         coming=coming,
         first_ranks=group.first_ranks,
+        same_domain=group.same_domain,
+        priority_class=group.priority_class,
     )
 
 

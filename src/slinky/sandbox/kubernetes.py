@@ -30,7 +30,7 @@ GANG_API = {
 }
 GANG_GATES = {
     "1.35": "GenericWorkload=true,GangScheduling=true",
-    "1.36": "GenericWorkload=true,GangScheduling=true",
+    "1.36": "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true,WorkloadAwarePreemption=true",
     "1.37": "GenericWorkload=true",
 }
 

@@ -7,12 +7,15 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["MIB", "GresKind", "Resources", "read_gres", "read_gres_asked", "read_tres"]
+__all__ = ["MIB", "GresKind", "Resources", "parse_gres", "read_gres", "read_gres_asked", "read_tres"]
 
 MIB = 1024**2
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)")
 _ASIDE = re.compile(r"\([^)]*\)")
+_ASKED = re.compile(
+    r"(?:gres[:/])?(?P<name>[A-Za-z_][\w.-]*)(?::(?!\d+[kKmMgGtTpP]?(?:[:=]|$))(?P<type>[\w.-]+))?(?:[:=](?P<count>\d{1,12})(?P<unit>[kKmMgGtTpP]?))?"
+)
 NO_GRES = frozenset({"cpu", "mem", "node", "billing", "energy", "vmem", "pages"})
 NO_GRES_KINDS = ("license/", "bb/", "fs/", "ic/")
 
@@ -73,10 +76,34 @@ def read_gres(text: str) -> dict[GresKind, float]:
 
 
 def read_gres_asked(text: str | None) -> dict[str, int]:
-    """Of a job's `tres_per_task` and the like: `gres/gpu:h100:2,gres/shard:3` → {"gpu:h100": 2, "shard": 3}; without a number it is one. What is no GRES (`cpu:4`, which Slurm may add) does not count."""
-    words = [word for word in (text or "").split(",") if word and not _is_no_gres(word)]
-    plain = ",".join(word.removeprefix("gres/").removeprefix("gres:").replace("=", ":") for word in words)
-    return {f"{kind.name}:{kind.type}" if kind.type else kind.name: int(count) for kind, count in read_gres(plain).items()}
+    """Of a job's `tres_per_task` and the like: `gres/gpu:h100:2,gres/shard:3` → {"gpu:h100": 2, "shard": 3}; without a number it is one, and of two words for one GRES the last counts, as in Slurm. What is no GRES (`cpu:4`, which Slurm may add) does not count."""
+    found: dict[str, int] = {}
+    for word in (text or "").split(","):
+        if word and not _is_no_gres(word):
+            for kind, count in read_gres(word.removeprefix("gres/").removeprefix("gres:").replace("=", ":")).items():
+                found[f"{kind.name}:{kind.type}" if kind.type else kind.name] = int(count)
+    return found
+
+
+def parse_gres(text: str) -> dict[str, int]:
+    """Read what a user asks for, as Slurm reads it: `gpu:2`, `gres/gpu:h100=2`, `bandwidth:4K` → {"gpu": 2}, ….
+
+    Raise ValueError where Slurm would refuse the text or count less than it seems to say: of `gpu:1,gpu:1` Slurm
+    counts only the last word, and it refuses a GRES that is named both with and without a type.
+    """
+    found: dict[str, int] = {}
+    for word in text.split(","):
+        match = _ASKED.fullmatch(word)
+        if not match or match["name"] == "none":
+            raise ValueError(f"{word!r} is not a GRES such as gpu:2 or gpu:h100:4")
+        name, type_ = match["name"], match["type"]
+        kind = f"{name}:{type_}" if type_ else name
+        if kind in found:
+            raise ValueError(f"{kind} is named twice, and Slurm would count only the last one: name it once, with the sum")
+        if name in found or (not type_ and any(known.startswith(f"{name}:") for known in found)):
+            raise ValueError(f"{name} is named both with and without a type, which Slurm refuses: give every {name} a type, or none")
+        found[kind] = int(match["count"] or 1) * _UNITS[match["unit"].upper() if match["unit"] else ""]
+    return found
 
 
 def _is_no_gres(word: str) -> bool:

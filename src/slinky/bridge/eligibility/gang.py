@@ -27,6 +27,18 @@ class GangRules:
     same_domain: str | None = None
     refusal: str = ""
 
+    def also_in(self, label: str) -> "GangRules":
+        """And on nodes of one value of this label, as their group asks; empty: it does not."""
+        if not label or self.refusal or label == self.same_domain:
+            return self
+        if self.same_domain:
+            return GangRules(
+                refusal=f"the pods of this gang are to be on nodes of one {self.same_domain} and of one {label}, and Slurm can be told one"
+            )
+        if self.one_per_node and label == HOSTNAME:
+            return GangRules(refusal=f"the pods of this gang are to be on one node ({HOSTNAME}) and may not share a node")
+        return GangRules(self.one_per_node, label)
+
 
 def within_gang(pods: Sequence[Pod], namespace_labels: Mapping[str, str] | None = None) -> GangRules:
     """All pods are of one namespace; where its labels are not known, a namespace selector is taken to mean it."""

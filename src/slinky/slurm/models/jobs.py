@@ -48,6 +48,7 @@ _TRIPLETS = [
     "start_time",
     "submit_time",
     "tasks",
+    "tasks_per_node",
     "time_limit",
 ]
 
@@ -123,6 +124,7 @@ class Job(JobStates, msgspec.Struct, gc=False, rename={f"_{name}": name for name
     _start_time: Triplet | None = None
     _submit_time: Triplet | None = None
     _tasks: Triplet | None = None
+    _tasks_per_node: Triplet | None = None
     _time_limit: Triplet | None = None
 
     array_job_id = Number[int]("_array_job_id")
@@ -141,6 +143,7 @@ class Job(JobStates, msgspec.Struct, gc=False, rename={f"_{name}": name for name
     start_time = Number[int]("_start_time")
     submit_time = Number[int]("_submit_time")
     tasks = Number[int]("_tasks")
+    tasks_per_node = Number[int]("_tasks_per_node")
     time_limit = Number[int]("_time_limit")
 
     @property
@@ -183,13 +186,16 @@ class JobStatus(JobStates, msgspec.Struct, frozen=True, gc=False, rename={"label
 
 
 class Gres(msgspec.Struct, frozen=True, gc=False):
-    """Generic resources given to a job on one node; `index` says which ones, as a range list (`0-1,4`)."""
+    """Generic resources given to a job on one node; `index` says which ones, as a range list (`0-1,4`).
+
+    Where a job has several types, each of its nodes has an entry for every type: `count` 0 and no `index` where it has none.
+    """
 
     SCHEMA: ClassVar = "node_gres_layout"
     name: str = ""
     type: str = ""
     count: int = 0
-    index: str = ""
+    index: str | None = ""
 
 
 class NodeAllocation(msgspec.Struct, frozen=True, gc=False, rename={"cpus_bitmap": "core_bitmap", "memory": "mem_alloc"}):
