@@ -51,6 +51,9 @@ def test_an_expected_start_is_told() -> None:
     start = int(NOW.timestamp()) + 3600
     job = msgspec.convert({"job_id": 7, "start_time": {"set": True, "infinite": False, "number": start}}, Job)
     assert "expected start 2030-01-01 01:00 UTC" in standing_of([job], NOW).message
+    assert "expected start" not in standing_of([job], NOW, 3601).message, "it is past by Slurm's clock"
+    assert "expected start 2030-01-01 00:10 UTC" in standing_of([job], NOW, 3001).message, "by the clock that people have"
+    assert "expected start 2030-01-01 02:00 UTC" in standing_of([job], NOW, -3600).message
 
 
 @pytest.mark.parametrize("message", ["waits", "x" * 5000])
