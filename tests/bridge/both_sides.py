@@ -203,7 +203,7 @@ class World:
 
     async def diag(self) -> Any:
         self.check()
-        return SimpleNamespace(req_time_start=self.started)
+        return SimpleNamespace(req_time_start=self.started, req_time=None)
 
     async def distrust_markers(self) -> None:
         pass
@@ -335,7 +335,7 @@ class World:
             raise NotFoundError(f"there is no job {job_id}")
         return self.held[job_id]
 
-    async def parts(self, job_id: int) -> list[Job]:
+    async def parts(self, job_id: int, **_: bool) -> list[Job]:
         return [await self.get(job_id)]
 
     async def job(self, job_id: int) -> Any:

@@ -80,7 +80,7 @@ class Cluster:
         raise NotFoundError(f"there is no job {job_id}")
 
     async def diag(self) -> Any:
-        return SimpleNamespace(req_time_start=1)
+        return SimpleNamespace(req_time_start=1, req_time=None)
 
     async def distrust_markers(self) -> None: ...
 

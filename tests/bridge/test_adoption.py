@@ -4,6 +4,7 @@ import datetime as dt
 from typing import Any
 
 import msgspec
+import pytest
 
 from slinky.bridge.adoption import Found, found_in, inheritance, meant_by, whole
 from slinky.bridge.keys import FINALIZER, JOB_ID
@@ -127,6 +128,26 @@ def test_only_external_jobs_with_our_marker_and_cluster_are_ours() -> None:
     assert found_in(Job(**said | {"flags": []}), "c1") is None
     assert found_in(Job(**said | {"admin_comment": ""}), "c1") is None
     assert found_in(Job(**said | {"admin_comment": comment_for("c1", "nonsense", [], ["a"])}), "c1") is None
+
+
+@pytest.mark.parametrize("ahead", [0, 3600, -3600])
+def test_jobs_times_and_pods_times_are_compared_by_one_clock(ahead: int) -> None:
+    """Slurm's is an hour ahead of the API server's, or behind. A job that ended before the pods came to their node is not theirs, and one that ended after that is."""
+    comment = comment_for("c1", str(KEY), [("ns", "a")], ["a"])
+
+    def over(ended: float) -> Found:
+        times = {
+            name: {"set": True, "infinite": False, "number": int(moment) + ahead}
+            for name, moment in (("submit_time", NOON - 100), ("start_time", NOON - 90), ("end_time", ended))
+        }
+        said = {"job_id": 46, "job_state": ["TIMEOUT"], "flags": ["EXTERNAL_JOB"], "admin_comment": comment, "nodes": "n", **times}
+        found = found_in(msgspec.convert(said, Job), "c1", float(ahead))
+        assert found is not None
+        return found
+
+    assert inherited([on_node("n", 80)], over(NOON - 60)) == (0, [])
+    assert inherited([on_node("n", 80)], over(NOON + 60)) == (46, [])
+    assert over(NOON).submitted == NOON - 100
 
 
 def a_part(job_id: int, hetjob_id: int, ranks: tuple[int, ...], *uids: str, over: bool = False) -> Found:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slinky.bridge.annotations import AnnotationError, read_settings
-from slinky.bridge.checkpoint import EARLY_SECONDS, LONGEST_LOOK, SHORTEST_LOOK, Occasion, next_occasion
+from slinky.bridge.checkpoint import EARLY_SECONDS, NEVER, SHORTEST_LOOK, Occasion, next_occasion
 from slinky.bridge.delivery import running_containers
 from slinky.bridge.keys import SETTINGS
 from slinky.kube import Pod
@@ -17,7 +17,7 @@ NOW = 1_800_000_000.0
 def test_nothing_is_due_while_the_end_is_far() -> None:
     occasion, wait = next_occasion(int(NOW) + 7200, None, 300, NOW)
     assert occasion is None
-    assert wait == LONGEST_LOOK
+    assert wait == 7200 - 300 - EARLY_SECONDS, "what changes before that is seen by other looks"
 
 
 def test_the_next_look_is_at_the_moment_itself_when_it_is_near() -> None:
@@ -48,7 +48,7 @@ def test_a_limit_that_is_made_longer_is_another_occasion() -> None:
 
 
 def test_without_a_limit_only_a_preemption_counts() -> None:
-    assert next_occasion(None, None, 60, NOW) == (None, LONGEST_LOOK)
+    assert next_occasion(None, None, 60, NOW) == (None, NEVER)
 
 
 @given(end=st.integers(0, 100_000), seconds=st.integers(1, 65535), start=st.integers(0, 1000))

@@ -6,15 +6,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
-from slinky.bridge.endings import LONGEST_LOOK, ROUND_PER_SECOND, Endings, seconds_to_next_look
-from slinky.bridge.ends import DEFAULT_GRACE, MARGIN_SECONDS, Ending, end_of, longest_grace
-from slinky.bridge.workload import WorkloadKey
+from slinky.bridge.annotations import read_settings
+from slinky.bridge.checkpoint import AGAIN_SECONDS, Checkpoints, signals_counter
+from slinky.bridge.endings import FIRST_LOOK, LOOKS_PER_SECOND, WORKERS, Endings
+from slinky.bridge.ends import DEFAULT_GRACE, MARGIN_SECONDS, Ending, end_of, is_credible, longest_grace
+from slinky.bridge.keys import SETTINGS
+from slinky.bridge.memory import Known, Refusal
+from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Pod
 from slinky.kube.objects import PodSpec, PodStatus
-from slinky.slurm import Job, NotFoundError
+from slinky.slurm import Job, JobStatus, NotFoundError
+from tests.bridge.both_sides import Silent, World
 from tests.kube.virtual_time import run_in_virtual_time
 
 NOW = 1_800_000_000
@@ -79,19 +85,37 @@ def test_the_longest_grace_period_counts_of_those_that_may_run() -> None:
     assert longest_grace([pod(0), pod(60), pod(600, node=""), pod(600, phase="Succeeded")]) == 60
 
 
-@given(end=st.integers(60, 100_000), grace=st.integers(0, 7200), followed=st.integers(1, 100_000), start=st.integers(0, 60))
-def test_who_looks_when_told_to_is_never_late(end: int, grace: int, followed: int, start: int) -> None:
-    now, found = float(NOW + start), None
-    for _ in range(100_000):
-        found = end_of([job(start_time=NOW, end_time=NOW + end)], grace, now)
-        assert found is not None
-        if found.evict_at <= now:
-            break
-        wait = seconds_to_next_look(found, now, followed)
-        assert 0 < wait <= max(LONGEST_LOOK, followed / ROUND_PER_SECOND)
-        now += wait
-    assert found is not None
-    assert now <= max(found.evict_at + 1, NOW + start)
+@settings(max_examples=8, deadline=None)
+@given(length=st.integers(1, 40), grace=st.integers(0, 900), others=st.sampled_from([0, 400, 3000]))
+def test_pods_are_told_in_time_however_many_other_jobs_there_are(length: int, grace: int, others: int) -> None:
+    """`length` in minutes. All became followed at once, as after a takeover; half of the job's time was over."""
+    at = NOW + length * 30
+    expected = end_of([job(start_time=at - length * 60, end_time=at)], grace, NOW)
+    assert expected is not None
+    slurm = ManyJobs(j7=job(start_time=at - length * 60, end_time=at))
+    any_slurm: Any = slurm
+
+    async def story() -> float:
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[float] = loop.create_future()
+        pods = [Pod(spec=PodSpec(node_name="n", termination_grace_period_seconds=grace))]
+
+        def tell(_: WorkloadKey, job_id: int, ending: Ending | None) -> None:
+            if job_id == 7 and ending and not told.done():
+                told.set_result(NOW + loop.time())
+
+        endings = Endings(any_slurm, lambda _: pods, lambda *_: True, lambda _: False, tell, clock=lambda: NOW + loop.time())
+        for number in range(100, 100 + others):
+            endings.look(a_key(number), None, number)
+        endings.look(a_key(7), None, 7)
+        task = asyncio.create_task(endings.run())
+        moment = await told
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return moment
+
+    first_look = FIRST_LOOK * 1.2 + others / LOOKS_PER_SECOND + 1
+    assert expected.evict_at - 0.1 <= run_in_virtual_time(story()) <= max(expected.evict_at + 1.5, NOW + first_look)
 
 
 class Slurm:
@@ -100,7 +124,7 @@ class Slurm:
     def __init__(self, found: Job | None) -> None:
         self.jobs, self.found, self.asked = self, found, 0
 
-    async def parts(self, _: int) -> list[Job]:
+    async def parts(self, _: int, **__: bool) -> list[Job]:
         self.asked += 1
         if self.found is None:
             raise NotFoundError("no such job")
@@ -108,9 +132,15 @@ class Slurm:
 
 
 def followed(
-    slurm: Slurm, seconds: float, *, own: bool = True, signalled: bool = False, pods: Callable[[float], list[Pod]] = lambda _: []
+    slurm: Slurm,
+    seconds: float,
+    *,
+    own: bool = True,
+    signalled: bool = False,
+    pods: Callable[[float], list[Pod]] = lambda _: [],
+    clock: Callable[[float], float | None] = lambda seconds: NOW + seconds,
 ) -> list[Ending | None]:
-    """What was told in so many seconds, changes only. `pods` are those that there are after so many seconds."""
+    """What was told in so many seconds, changes only. `pods` are those that there are after so many seconds; so is `clock`, Slurm's."""
     told: list[Ending | None] = []
     any_slurm: Any = slurm
 
@@ -128,7 +158,7 @@ def followed(
             lambda *_: own,
             lambda _: signalled,
             tell,
-            clock=lambda: NOW + loop.time() - began,
+            clock=lambda: clock(loop.time() - began),
         )
         endings.look(KEY, None, 7)
         task = asyncio.create_task(endings.run())
@@ -185,3 +215,315 @@ def test_what_is_signalled_is_looked_at_at_once() -> None:
 @pytest.mark.parametrize(("found", "own"), [(None, True), (job(preempt_time=NOW, end_time=NOW + 30), False)])
 def test_nothing_is_said_of_a_job_that_is_unknown_or_anothers(found: Job | None, own: bool) -> None:
     assert followed(Slurm(found), 60, own=own) == []
+
+
+# Slurm's clock
+
+
+@pytest.mark.parametrize("skew", [3600, -3600])
+def test_a_job_ends_by_slurms_clock_however_far_it_is_from_ours(skew: int) -> None:
+    """Ours shows NOW. An hour's job is not told to go in its first seconds, nor an hour late."""
+    hour = Slurm(job(start_time=NOW + skew, end_time=NOW + skew + 3600))
+    assert followed(hour, 3500, clock=lambda seconds: NOW + skew + seconds) == [None]
+    assert [ending and ending.reason for ending in followed(hour, 3598, clock=lambda seconds: NOW + skew + seconds)] == [
+        None,
+        "SlurmTimeout",
+    ]
+
+
+def test_while_slurms_clock_is_not_known_nobody_is_told_to_go_for_a_time_limit() -> None:
+    minute = Slurm(job(start_time=NOW, end_time=NOW + 60))
+    assert followed(minute, 600, clock=lambda _: None) == []
+    found = followed(minute, 100, clock=lambda seconds: None if seconds < 90 else NOW + seconds)
+    assert [ending and ending.reason for ending in found] == ["SlurmTimeout"], "as soon as it is known again"
+
+
+def test_a_preemption_needs_no_clock() -> None:
+    preempted = Slurm(job(start_time=NOW, preempt_time=NOW + 5, end_time=NOW + 60))
+    assert [ending and ending.reason for ending in followed(preempted, 1, signalled=True, clock=lambda _: None)] == ["SlurmPreempted"]
+    assert end_of([job(preempt_time=NOW, end_time=NOW + 60)], 30, None, warned=True) is None, "what is left of its grace time is not known"
+
+
+def test_a_record_from_the_future_of_slurms_clock_is_not_acted_on() -> None:
+    """slurmctld's clock was set back after the job began: an hour is not over when its end is past by the old reckoning."""
+    record = job(start_time=NOW + 3600, end_time=NOW + 3660)
+    assert not is_credible([record], NOW)
+    assert followed(Slurm(record), 60) == []
+
+
+def test_the_clock_is_read_once_more_before_pods_go() -> None:
+    """It was set back an hour since the last reading."""
+    told: list[Ending | None] = []
+    any_slurm: Any = Slurm(job(start_time=NOW - 60, end_time=NOW + 3600))
+
+    async def story() -> None:
+        times = [float(NOW + 7200)]
+
+        async def confirm() -> None:
+            times[0] = float(NOW)
+
+        endings = Endings(
+            any_slurm, lambda _: [], lambda *_: True, lambda _: True, lambda *said: told.append(said[2]), lambda: times[0], confirm
+        )
+        endings.look(KEY, None, 7)
+        task = asyncio.create_task(endings.run())
+        await asyncio.sleep(5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_in_virtual_time(story())
+    assert told == [None]
+
+
+# An end that changes
+
+
+Step = tuple[str, int]
+STEPS = st.one_of(
+    st.tuples(st.just("limit"), st.sampled_from([1, 20, 300, 4000])),
+    st.tuples(st.just("preempt"), st.sampled_from([1, 30, 600])),
+    st.tuples(st.just("withdraw"), st.just(0)),
+    st.tuples(st.just("wait"), st.sampled_from([3, 40, 500])),
+    st.tuples(st.just("clock lost"), st.just(0)),
+)
+
+
+@example([("limit", 1), ("preempt", 600)])
+@example([("preempt", 30), ("withdraw", 0), ("limit", 4000)])
+@example([("limit", 20), ("limit", 1), ("limit", 4000)])
+@given(st.lists(STEPS, max_size=12))
+def test_whatever_becomes_of_a_jobs_end_its_pods_have_the_last_deadline(steps: list[Step]) -> None:
+    """The reconciler's own memory of it, after each change of the job's record and a look at it."""
+
+    async def story() -> None:
+        world, slurm, loop = World(), Slurm(None), asyncio.get_running_loop()
+        known = world.loop.known[KEY] = Known(job_id=7)
+        any_slurm: Any = slurm
+        ends, preempted, is_known = NOW + 4000, 0, [True]
+
+        def now() -> float:
+            return NOW + loop.time()
+
+        endings = Endings(
+            any_slurm, lambda _: [], lambda *_: True, lambda _: False, world.loop.job_ends, lambda: now() if is_known[0] else None
+        )
+        slurm.found = job(start_time=NOW - 3600, end_time=ends)
+        endings.look(KEY, None, 7)
+        task = asyncio.create_task(endings.run())
+        limit = ends
+        for what, seconds in steps:
+            before = known.end
+            known.refusals = {"uid": Refusal(1.0, 3, 1e9, "not now")} if before else {}
+            is_known[0] = what != "clock lost"
+            if what == "wait":
+                await asyncio.sleep(seconds)
+            elif what == "limit":
+                limit = ends = int(now()) + seconds
+                preempted = 0
+            elif what == "preempt":
+                preempted, ends = int(now()), int(now()) + seconds
+            elif what == "withdraw":
+                preempted, ends = 0, limit
+            times = {"preempt_time": preempted} if preempted else {}
+            slurm.found = job(start_time=NOW - 3600, end_time=ends, **times)
+            endings.hasten(KEY)
+            await asyncio.sleep(1.5)
+            expected = end_of([slurm.found], 0.0, now())
+            assert expected is not None
+            if not is_known[0]:
+                assert (known.end is before) or (known.end and known.end.reason == "SlurmPreempted"), (
+                    "no deadline, new or gone, without a clock"
+                )
+            elif known.end is None:
+                assert expected.evict_at > now() - 2
+            else:
+                assert (known.end.reason, known.end.at) == (expected.reason, expected.at)
+                assert abs(known.end.until - loop.time() - (expected.last_call - now())) < 0.1
+                if before is not None and not before.is_same_end(known.end):
+                    assert known.refusals["uid"].again == 0, "its budget is asked again at once"
+                    assert known.refusals["uid"].since == 1.0, "and has been honoured for as long"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_in_virtual_time(story())
+
+
+# Whose turn it is
+
+
+class ManyJobs:
+    """Of which each has the record of its number, or an ordinary one. `asked` in order."""
+
+    def __init__(self, **records: Job) -> None:
+        self.jobs, self.asked = self, list[int]()
+        self.records = {int(name[1:]): record for name, record in records.items()}
+
+    async def parts(self, job_id: int, **_: bool) -> list[Job]:
+        self.asked.append(job_id)
+        found = self.records.get(job_id) or job(limit=None, start_time=NOW - 60)
+        return [msgspec.structs.replace(found, job_id=job_id)]
+
+
+def a_key(number: int) -> WorkloadKey:
+    return WorkloadKey("Pod", f"ns{number % 7}", f"p{number}")
+
+
+MANY = 3000
+
+
+def test_a_job_that_slurm_signals_is_read_before_thousands_that_wait_for_their_turn() -> None:
+    """As after a takeover: all are due for their first look, when one is preempted."""
+    told: dict[int, Ending | None] = {}
+    preempted = job(limit=None, start_time=NOW - 60, preempt_time=NOW + 30, end_time=NOW + 60)
+    slurm = ManyJobs(j1500=preempted)
+    any_slurm: Any = slurm
+
+    async def story() -> None:
+        signalled: set[int] = set()
+        loop = asyncio.get_running_loop()
+        endings = Endings(
+            any_slurm,
+            lambda _: [],
+            lambda *_: True,
+            lambda job_id: job_id in signalled,
+            lambda _, job_id, ending: told.update({job_id: ending}),
+            clock=lambda: NOW + loop.time(),
+        )
+        for number in range(MANY):
+            endings.look(a_key(number), None, number)
+        task = asyncio.create_task(endings.run())
+        await asyncio.sleep(16)  # all are due
+        before = len(slurm.asked)
+        assert before < MANY / 10
+        if 1500 in slurm.asked:
+            slurm.asked.remove(1500)
+        signalled.add(1500)
+        endings.look(a_key(1500), None, 1500)
+        while 1500 not in slurm.asked:
+            await asyncio.sleep(0.01)
+        assert len(slurm.asked) - before <= WORKERS + 1, "no more than were under way"
+        await asyncio.sleep(0.1)
+        ending = told[1500]
+        assert ending is not None
+        assert ending.reason == "SlurmPreempted"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_in_virtual_time(story())
+
+
+def test_a_job_whose_moment_has_come_goes_before_those_that_are_looked_at_in_turn() -> None:
+    slurm = ManyJobs(j7=job(start_time=NOW - 3600, end_time=NOW + 60))
+    any_slurm: Any = slurm
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        told: list[float] = []
+        endings = Endings(
+            any_slurm,
+            lambda _: [],
+            lambda *_: True,
+            lambda _: False,
+            lambda _, job_id, ending: told.append(loop.time()) if job_id == 7 and ending else None,
+            clock=lambda: NOW + loop.time(),
+        )
+        endings.look(a_key(7), None, 7)
+        endings.hasten(a_key(7))  # its end is known
+        task = asyncio.create_task(endings.run())
+        await asyncio.sleep(30)
+        for number in range(100, 100 + MANY):
+            endings.look(a_key(number), None, number)
+        while not told:
+            await asyncio.sleep(0.1)
+        assert told[0] < 60 - MARGIN_SECONDS + 2, "before Slurm ends it"
+        assert len(slurm.asked) < MANY / 2, "though the others had not all had their turn"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_in_virtual_time(story())
+
+
+def test_the_reconciler_looks_at_a_signalled_job_before_thousands_that_have_changed() -> None:
+    async def story() -> None:
+        world = World()
+        for number in range(1, MANY):
+            world.loop.own_job(number, a_key(number))
+            world.poller.states[number] = JobStatus(str(number), ["RUNNING"])
+            world.loop.job_changed(number)
+        world.poller.states[1500] = JobStatus("1500", ["RUNNING", "SIGNALING"])
+        world.loop.job_changed(1500)
+        assert await world.loop.queue.take() == a_key(1500)
+
+    run_in_virtual_time(story())
+
+
+def test_a_job_that_was_being_preempted_when_this_process_took_over_is_read_as_soon_as_it_is_followed() -> None:
+    slurm = ManyJobs(j9=job(limit=None, start_time=NOW - 60, preempt_time=NOW, end_time=NOW + 60))
+    any_slurm: Any = slurm
+
+    async def story() -> None:
+        endings = Endings(any_slurm, lambda _: [], lambda *_: True, lambda _: False, lambda *_: None, clock=lambda: float(NOW))
+        endings.expect(a_key(9))
+        for number in range(MANY):
+            endings.look(a_key(number), None, number)
+        task = asyncio.create_task(endings.run())
+        await asyncio.sleep(0.5)
+        assert slurm.asked == [9]
+        endings.expect(a_key(10))
+        endings.look(a_key(10), None, 0)
+        assert not endings._first, "one that does not run is not remembered"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_in_virtual_time(story())
+
+
+@pytest.mark.parametrize("state", ["waiting", "running"])
+def test_pods_that_cannot_have_their_signal_cost_few_reads_and_are_evicted_all_the_same(state: str) -> None:
+    """No container of theirs runs, or no signal may be sent; and a preemption that leaves no time for more."""
+    pods = [
+        msgspec.convert(
+            {
+                "metadata": {"namespace": "ns", "name": f"p{number}", "uid": f"u{number}"},
+                "spec": {"nodeName": "n"},
+                "status": {"phase": "Pending", "containerStatuses": [{"name": "c", "state": {state: {}}}]},
+            },
+            Pod,
+        )
+        for number in range(3)
+    ]
+    told: list[Ending | None] = []
+    slurm = Slurm(job(start_time=NOW - 60, preempt_time=NOW, end_time=NOW + 30))
+    any_slurm: Any = slurm
+    silent: Any = Silent()
+
+    class Kube:
+        async def patch(self, *_: object, **__: object) -> None: ...
+
+    kube: Any = Kube()
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        checkpoints = Checkpoints(kube, kube, silent, signals_counter(CollectorRegistry()), allowed=state == "waiting")
+        checkpoints.pods = lambda _: pods
+        endings = Endings(
+            any_slurm,
+            lambda _: pods,
+            lambda *_: True,
+            lambda _: False,
+            lambda *said: told.append(said[2]),
+            clock=lambda: NOW + loop.time(),
+            checkpoints=checkpoints,
+        )
+        said = read_settings({f"{SETTINGS}signal": "USR1@60"})
+        workload = Workload(key=KEY, name="a", pods=tuple(pods), settings=said, size=3)
+        endings.look(KEY, workload, 7)
+        tasks = [asyncio.create_task(work) for work in (endings.run(), checkpoints.run())]
+        await asyncio.sleep(61)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run_in_virtual_time(story())
+    assert [ending and ending.reason for ending in told[-1:]] == ["SlurmPreempted"]
+    assert slurm.asked <= 61 / AGAIN_SECONDS + 3

@@ -54,7 +54,7 @@ class Slurm:
         return self.all_parts or [await self.get(job_id)]
 
     async def diag(self) -> Any:
-        return SimpleNamespace(req_time_start=1)
+        return SimpleNamespace(req_time_start=1, req_time=None)
 
     async def states(self, _: object) -> list[JobStatus]:
         return []

@@ -73,7 +73,7 @@ class Succession:
         )
         self.world.pods.put(Pod(metadata=meta, spec=PodSpec(node_name=node), status=PodStatus(phase=phase)))
 
-    async def lead(self, seconds: float, holds_back: Callable[[], bool] = lambda: False) -> Leadership:
+    async def lead(self, seconds: float, holds_back: Callable[[], bool] = lambda: False, *, endings: bool = False) -> Leadership:
         me: Any = self.world
         me.stream = self.stream
         quiet: Any = Quiet()
@@ -93,6 +93,8 @@ class Succession:
         )
         self.world.loop = leadership.reconciler
         leadership._strays.holds_back = holds_back
+        if endings:
+            leadership.also_endings(None)
         task = asyncio.create_task(leadership.run())
         await asyncio.sleep(seconds)
         assert not task.done()
@@ -372,5 +374,30 @@ def test_a_job_that_waits_from_an_earlier_leader_is_in_flight() -> None:
         leadership = await left.lead(1)
         assert leadership._siblings.in_flight == 1
         assert leadership._siblings.knows(WorkloadKey("Pod", "ns", "a-uid"))
+
+    run_in_virtual_time(story())
+
+
+def test_a_job_that_is_being_preempted_when_a_leader_takes_over_is_seen_to_before_all_others() -> None:
+    """Its state shows nothing of it (any more): the record that was read with all others does."""
+
+    async def story() -> None:
+        left, asked = Succession(), list[int]()
+        for number in range(1, 301):
+            left.pod(f"p{number}", number)
+            left.job(number, f"Pod ns/p{number}-uid", f"p{number}-uid", start_time={"set": True, "number": 5})
+        moment = {"set": True, "number": 100}
+        left.job(250, "Pod ns/p250-uid", "p250-uid", start_time=moment, preempt_time=moment, end_time=moment)
+        parts = left.world.parts
+
+        async def noted(job_id: int, **_: bool) -> list[Job]:
+            asked.append(job_id)
+            return await parts(job_id)
+
+        left.world.parts = noted  # type: ignore[method-assign]
+        await left.lead(2, endings=True)
+        assert set(asked) == {250}
+        assert left.world.acts == ["evict p250"]
+        assert left.world.reasons == {"p250": "SlurmPreempted"}
 
     run_in_virtual_time(story())

@@ -1,12 +1,14 @@
 """Pods on nodes that are gone: who is let go, and when."""
 
 import datetime as dt
+import time
 from typing import Any
 
 import pytest
 
+from slinky.bridge.clocks import RemoteClock
 from slinky.bridge.keys import FINALIZER
-from slinky.bridge.node_loss import OUT_OF_SERVICE, NodeLoss, is_let_go, silent_seconds
+from slinky.bridge.node_loss import OUT_OF_SERVICE, NodeLoss, is_let_go, silent_seconds, silent_since
 from slinky.kube import Cache, Key, Meta, Node, Pod
 from slinky.kube.objects import Condition, NodeSpec, NodeStatus, PodSpec, PodStatus, Taint
 
@@ -37,7 +39,7 @@ def a_node(ready: str = "True", since: float = 0, *taints: str) -> Node:
 def test_a_pod_is_let_go_where_its_node_will_not_speak_for_it(
     node: Node | None, missing: float, deleting: tuple[bool, bool], whole: str
 ) -> None:
-    silent = silent_seconds(node, NOW) if node else 0.0
+    silent = silent_seconds(silent_since(node), NOW.timestamp(), 0.0) if node else 0.0
     found = tuple(is_let_go(deleting=each, node=node, missing=missing, silent=silent, limit=300) for each in (False, True))
     assert found == deleting, whole
 
@@ -71,3 +73,19 @@ def test_its_workload_is_looked_at_once_when_a_pod_is_let_go() -> None:
     assert not loss(a_pod("stays"))
     loss._sweep()
     assert loss._missing == {}
+
+
+def test_how_long_a_node_is_silent_goes_by_kubernetes_clock_and_not_by_ours() -> None:
+    """Ours is an hour ahead of it, or wrong by years: a node that has just become silent is not given up."""
+    nodes: Cache[Node] = Cache()
+    pods: Cache[Pod] = Cache()
+    nodes.put(a_node("Unknown", 1))
+    clock = RemoteClock()
+    loss = NodeLoss(nodes, pods, 300, clock)
+    goes = a_pod("goes", deleting=True)
+    assert not loss(goes), "the API server's clock is not known: what counts is what was seen here"
+    here = time.monotonic()
+    clock.note(NOW.timestamp(), here, here)
+    assert not loss(goes)
+    nodes.put(a_node("Unknown", 301))
+    assert loss(goes), "known to be silent since before this process began"

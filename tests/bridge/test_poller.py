@@ -31,7 +31,7 @@ class Slurm:
     async def distrust_markers(self) -> None: ...
 
     async def diag(self) -> Any:
-        return SimpleNamespace(req_time_start=self.started)
+        return SimpleNamespace(req_time_start=self.started, req_time=None)
 
     async def states(self, job_ids: Iterable[int]) -> list[JobStatus]:
         wanted = frozenset(job_ids)
@@ -255,5 +255,26 @@ def test_states_are_news_while_slurm_answers_and_not_when_it_is_down_or_silent()
             slurm.silence = 30.0
             await asyncio.sleep(5)
             assert not watch.poller.is_current, "the next look is overdue"
+
+    run_in_virtual_time(story())
+
+
+def test_slurms_clock_is_read_with_the_question_whether_it_was_restarted() -> None:
+    async def story() -> None:
+        slurm, loop = Slurm(), asyncio.get_running_loop()
+
+        async def diag() -> Any:
+            await asyncio.sleep(0.01)
+            return SimpleNamespace(req_time_start=1, req_time=int(1_800_003_600 + loop.time()))
+
+        slurm.diag = diag  # type: ignore[method-assign]
+        poller = JobPoller(slurm, lambda _: None)  # type: ignore[arg-type]
+        assert poller.clock.time(loop.time()) is None
+        for _ in range(20):
+            await poller.confirm()
+            await asyncio.sleep(1.37)
+        told = poller.clock.time(loop.time())
+        assert told is not None
+        assert abs(told - 1_800_003_600 - loop.time()) < 0.6
 
     run_in_virtual_time(story())

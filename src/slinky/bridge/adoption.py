@@ -36,12 +36,14 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     where: str = ""
     count: int = 1  # of its pods, of which `pods` names as many as there was room for
     pods: tuple[str, ...] = ()
-    submitted: float = 0.0  # seconds since 1970, as Slurm says
+    submitted: float = 0.0  # seconds since 1970, by the API server's clock
     started: float = 0.0
     ended: float = 0.0
     nodes: frozenset[str] = frozenset()
     anywhere: bool = False  # it has no constraint and leaves no node out
     claim: Claim | None = None  # of the leader that submitted it, or of the last that showed there that it lives
+    is_leaving: bool = False  # it runs, and is being preempted
+    ends: float = 0.0  # by Slurm's clock, where it runs and has a time limit
 
     @property
     def is_over(self) -> bool:
@@ -60,13 +62,14 @@ class Inheritance(msgspec.Struct):
     strays: list[int] = []
 
 
-def found_in(job: Job, cluster: str) -> Found | None:
+def found_in(job: Job, cluster: str, ahead: float = 0.0) -> Found | None:
+    """`ahead`: by how many seconds Slurm's clock is ahead of the API server's. The moments are told by the latter, as pods' are."""
     marking: Marking | None = read_comment(job.admin_comment, cluster) if job.is_external else None
     key = WorkloadKey.parse(marking.workload) if marking else None
     if marking is None or key is None:
         return None
     said = (job.submit_time, job.start_time, job.end_time if job.is_finished else 0)
-    submitted, started, ended = (float(moment) if isinstance(moment, int) else 0.0 for moment in said)
+    submitted, started, ended = (moment - ahead if isinstance(moment, int) and moment else 0.0 for moment in said)
     return Found(
         key,
         submission_of(job.job_id, job),
@@ -83,6 +86,8 @@ def found_in(job: Job, cluster: str) -> Found | None:
         frozenset(expand(job.nodes)) if job.nodes else frozenset(),
         not job.features and not job.excluded_nodes,
         claim_of(job.extra),
+        job.is_running and isinstance(job.preempt_time, int) and job.preempt_time > 0,
+        float(job.end_time) if job.is_running and isinstance(job.end_time, int) and isinstance(job.time_limit, int) else 0.0,
     )
 
 
@@ -102,8 +107,10 @@ def whole(found: Iterable[Found]) -> list[Found]:
         left = tuple(job_id for part in group for job_id in part.left)
         nodes = frozenset[str]().union(*(part.nodes for part in group))
         pods = tuple(name for part in group for name in part.pods)
+        leaving = any(part.is_leaving for part in group)
         joined = msgspec.structs.replace(leader, submission=hetjob, left=left, hetjob_id=job_id, ranks=(), nodes=nodes, pods=pods)
-        together.append(msgspec.structs.replace(joined, anywhere=all(part.anywhere for part in group)))
+        anywhere = all(part.anywhere for part in group)
+        together.append(msgspec.structs.replace(joined, anywhere=anywhere, is_leaving=leaving))
     return together
 
 

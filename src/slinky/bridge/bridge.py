@@ -15,13 +15,14 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from slinky.bridge.absence_alarm import AbsenceAlarm, AbsenceGauges
-from slinky.bridge.checkpoint import Checkpoints, signals_counter
+from slinky.bridge.checkpoint import COMMANDS_AT_ONCE, Checkpoints, signals_counter
 from slinky.bridge.claim import ClaimKeeper
+from slinky.bridge.clocks import ClockGauges, RemoteClock
 from slinky.bridge.executor import Executor
 from slinky.bridge.group_status import GroupStatus
 from slinky.bridge.hybrid_nodes import HybridNodes
 from slinky.bridge.keeping import concerns_slurm, says_other
-from slinky.bridge.leadership import Leadership
+from slinky.bridge.leadership import KUBE_CLOCK_SECONDS, Leadership
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_controller import NodeController
 from slinky.bridge.node_loss import NodeLoss
@@ -85,6 +86,7 @@ class Bridge:
         self._registry = CollectorRegistry()
         self._signals = signals_counter(self._registry)
         self._absence = AbsenceGauges(self._registry)
+        self._clocks = ClockGauges(self._registry)
         self._alarm: AbsenceAlarm | None = None
         self._kube_metrics = KubeMetrics(self._registry)
         self._metrics = BridgeMetrics(self._registry)
@@ -137,6 +139,7 @@ class Bridge:
         cluster = settings.cluster or (await kube.get(NAMESPACES, "kube-system")).metadata.uid
         completion = await self._completion(stack)
         events: EventRecorder | None = None
+        commands: Client | None = None
         hetjobs = settings.gangs.hetjobs == "auto"
         if played is None:
             events = EventRecorder(kube, "slurm-bridge", socket.gethostname(), per_second=EVENTS_PER_SECOND)
@@ -146,6 +149,10 @@ class Bridge:
                 self._claim = ClaimKeeper(kube, slurm, self._lease_name, self._registry)
                 self._claim.events = events
                 health.ready("claim", lambda: self._claim.problem if self._claim else None)
+            # A command in a container takes as long as its image likes: it never has a connection that a binding could use.
+            commands = await stack.enter_async_context(
+                Client(self._access, connections=COMMANDS_AT_ONCE, observer=self._kube_metrics.observe)
+            )
             site = site_of(settings, cluster)
             executor = Executor(kube, slurm, site, completion=completion, may_act=self._may_act, hetjobs=hetjobs)
             teller: Callable[[], Teller] = partial(Teller, kube, slurm, events, settings.status, self._may_act)
@@ -157,7 +164,8 @@ class Bridge:
             teller = partial(ShadowTeller, shadow, slurm, settings.shadow_report_seconds, self._may_act)
         times = PollTimes(fastest=settings.slurm.fastest_poll, slowest=settings.slurm.slowest_poll)
 
-        loss = NodeLoss(nodes, pods, settings.nodes.gone_seconds) if played is None else None
+        kube_clock = RemoteClock(oldest=KUBE_CLOCK_SECONDS)
+        loss = NodeLoss(nodes, pods, settings.nodes.gone_seconds, kube_clock) if played is None else None
         nodes.subscribe(lambda change: self._node_changed(change.old, change.new), replay=False)
 
         def binder() -> VolumeBinder | None:
@@ -188,6 +196,7 @@ class Bridge:
                 absence=settings.absence,
                 names=watches.names,
                 hybrid_devices=settings.hybrid.devices == "allow",
+                kube_clock=kube_clock,
             )
             leadership.also(HybridNodes(watches.names, nodes, slurm_nodes, events, self._may_act).run, "hybrid nodes")
             if settings.gangs.write_status and played is None:
@@ -210,10 +219,10 @@ class Bridge:
                 leadership.also_freed(controller.node_freed)
             volumes.changed = leadership.storage_changed
             watches.ledger.freed, watches.ledger.taken = leadership.node_freed, leadership.node_taken
-            if events is not None:
-                leadership.also_endings(
-                    Checkpoints(kube, events, self._signals, allowed=settings.checkpoint_signals, may_act=self._may_act)
-                )
+            if events is not None and commands is not None:
+                allowed, may_act = settings.checkpoint_signals, self._may_act
+                leadership.also_endings(Checkpoints(kube, commands, events, self._signals, allowed=allowed, may_act=may_act))
+            leadership.also_clocks(kube, events, self._lease_name, self._clocks)
             if loss is not None:
                 leadership.also_node_loss(loss)
             if self._claim is not None:

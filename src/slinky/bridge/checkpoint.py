@@ -1,36 +1,41 @@
 """The checkpoint signal: `slurmjob.slinky.slurm.net/signal: USR1@300` reaches the containers that many seconds before their job's time is up, or as soon as Slurm announces that the job is preempted.
 
-Comes in: each look of the reconciler at a workload that asks for it, and the job's own record (its end, and when it was preempted), each time that one is read (`endings`). Goes out: the signal to process 1 of each container that runs,
-by a command in the container; what was done stands in an annotation on the pod, in an Event and in a metric. What must stay true: early rather than late; once for each pod and end of its job, after a restart too (twice
-rather than never), and before the pod is evicted; Slurm is never asked to send a signal itself, which would make nodes without a slurmd unusable; nothing of a pod's way waits for this.
+In: each look of the reconciler at a workload that asks for it, and the job's own record (its end, and when it was preempted), each time that one is read (`endings`). Out: the signal to process 1 of each container that runs,
+by a command in the container. What was done stands in an annotation on the pod, in an Event and in a metric.
+
+*Invariants:* early rather than late; once for each pod and end of its job, after a restart too (twice rather than never), and before the pod is evicted, unless that takes longer than `HOLD_SECONDS`. Slurm is never asked to send a
+signal itself, which would make nodes without a slurmd unusable. A command in a container may hang for as long as its image likes: commands have connections and workers of their own, of which no namespace can take all, so that no
+binding, no eviction and no other namespace's signal waits for them.
 """
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter
 
 from slinky.bridge.delivery import Delivery, deliver
 from slinky.bridge.ends import End
+from slinky.bridge.fair_work import FairWork
 from slinky.bridge.keys import SIGNALLED
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import PODS, Client, ConflictError, EventRecorder, InvalidError, NotFoundError, Pod, reference
+from slinky.kube import PODS, Client, ConflictError, EventRecorder, InvalidError, KubeError, NotFoundError, Pod, reference
 from slinky.slurm import Job
 
-__all__ = ["Asked", "Checkpoints", "Occasion", "next_occasion", "signals_counter"]
+__all__ = ["AGAIN_SECONDS", "COMMANDS_AT_ONCE", "Asked", "Checkpoints", "Occasion", "Signals", "next_occasion", "signals_counter"]
 
 log = logging.getLogger(__name__)
 
 EARLY_SECONDS = 10.0  # for the look itself, and the way into the containers
 SHORTEST_LOOK = 1.0
-LONGEST_LOOK = 15.0  # a preemption, or a limit that was made shorter, is noticed within this
+NEVER = float("inf")
 AGAIN_SECONDS = 2.0  # where no container runs yet, or one could not be reached
 MOST_TRIES = 5
 MOST_TOLD = 100_000
-AT_ONCE = 16  # pods of a gang side by side
+COMMANDS_AT_ONCE = 32  # in containers, of all namespaces
+HOLD_SECONDS = 20.0  # how long an eviction waits for its pods' signals at most
 
 
 class Occasion(msgspec.Struct, frozen=True):
@@ -52,16 +57,24 @@ class Asked(msgspec.Struct, frozen=True):
     seconds: int
 
 
-def next_occasion(end: int | None, preempted: int | None, seconds: int, now: float) -> tuple[Occasion | None, float]:
-    """Whether it is time, and if not, in how many seconds to look again. `end` and `preempted` are the job's, in seconds since 1970; None for never."""
+class Signals(msgspec.Struct, frozen=True):
+    """`wait`: in how many seconds its moment comes; `again`: it has come, and some pods are still to be told. `holds`: the eviction of its pods waits for their signals."""
+
+    wait: float = NEVER
+    again: bool = False
+    holds: bool = False
+
+
+def next_occasion(end: int | None, preempted: int | None, seconds: int, now: float | None) -> tuple[Occasion | None, float]:
+    """Whether it is time, and if not, in how many seconds to look again. `end` and `preempted` are the job's, by Slurm's clock; None for never. So is `now`; None where it is not known."""
     if preempted:
-        return Occasion("preemption", preempted), LONGEST_LOOK
-    if not end:
-        return None, LONGEST_LOOK
+        return Occasion("preemption", preempted), NEVER
+    if not end or now is None:
+        return None, NEVER
     left = end - seconds - EARLY_SECONDS - now
     if left <= 0:
-        return Occasion("timelimit", end), LONGEST_LOOK
-    return None, min(max(left, SHORTEST_LOOK), LONGEST_LOOK)
+        return Occasion("timelimit", end), NEVER
+    return None, max(left, SHORTEST_LOOK)
 
 
 def signals_counter(registry: CollectorRegistry) -> Counter:
@@ -74,28 +87,36 @@ def signals_counter(registry: CollectorRegistry) -> Counter:
 
 
 class Checkpoints:
-    """`pods(key)` are a workload's."""
+    """`commands` is a client that is used for commands in containers and for nothing else. `pods(key)` are a workload's; `done(key)` is called when all signals that were under way for one have been sent or given up."""
 
     def __init__(
         self,
         kube: Client,
+        commands: Client,
         events: EventRecorder,
         sent: Counter,
         *,
         allowed: bool = True,
         may_act: Callable[[], bool] = lambda: True,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._kube = kube
+        self._commands = commands
         self._events = events
         self._allowed = allowed
         self._may_act = may_act
-        self._clock = clock
         self._sent = sent
+        self._work: FairWork[str] = FairWork(COMMANDS_AT_ONCE)
+        self._under_way: dict[WorkloadKey, dict[str, float]] = {}  # pods' UIDs, and since when
         self._followed: dict[WorkloadKey, Asked] = {}
         self._told: dict[str, str] = {}  # pod's UID → the occasion that it was told of, until its annotation is seen
         self._tries: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}  # when those may be tried again, by the loop's clock
         self.pods: Callable[[WorkloadKey], Sequence[Pod]] = lambda _: []
+        self.done: Callable[[WorkloadKey], None] = lambda _: None
+
+    async def run(self) -> None:
+        """Until cancelled, and with it all commands that are under way."""
+        await self._work.run()
 
     def look(self, key: WorkloadKey, workload: Workload | None, running_job: int) -> bool:
         """After each look of the reconciler. `running_job` is 0 where the workload's job does not run. Whether it asks for something new: the job's record is wanted soon."""
@@ -109,32 +130,48 @@ class Checkpoints:
         self._followed[key] = asked
         return True
 
-    async def seen(self, key: WorkloadKey, job: Job, end: End | None) -> float:
-        """The job's record was read: in how many seconds it is wanted again at the latest. Whatever it asked for, a pod has its signal before it is evicted."""
+    def seen(self, key: WorkloadKey, job: Job, end: End | None, now: float | None) -> Signals:
+        """The job's record was read, at `now` by Slurm's clock. Whatever it asked for, a pod has its signal before it is evicted."""
         asked = self._followed.get(key)
         if asked is None or asked.job_id != job.job_id:
-            return float("inf")
+            return Signals()
         if end is not None and end.kind == "timelimit":
             asked = msgspec.structs.replace(asked, seconds=max(asked.seconds, int(end.at - end.evict_at)))
-        occasion, wait = _of(job, asked, self._clock())
-        if occasion is not None and await self._tell(key, occasion, asked):
-            wait = AGAIN_SECONDS
-        return wait if wait < LONGEST_LOOK else float("inf")
+        occasion, wait = _of(job, asked, now)
+        again = occasion is not None and self._tell(key, occasion, asked)
+        return Signals(wait, again, self._holds(key))
 
-    async def _tell(self, key: WorkloadKey, occasion: Occasion, asked: Asked) -> bool:
+    def _holds(self, key: WorkloadKey) -> bool:
+        now = asyncio.get_running_loop().time()
+        return any(now - since < HOLD_SECONDS for since in self._under_way.get(key, {}).values())
+
+    def _tell(self, key: WorkloadKey, occasion: Occasion, asked: Asked) -> bool:
         """Whether some of its pods are still to be told."""
-        turns = asyncio.Semaphore(AT_ONCE)
-
-        async def one(pod: Pod) -> bool:
-            async with turns:
-                return await self._tell_one(pod, occasion, asked)
-
         here = {pod.metadata.uid: pod for pod in self.pods(key)}
         pods = [pod for pod in here.values() if self._is_to_be_told(pod, occasion)]
         if not pods or not self._may_act():
             return False
-        log.info("%s: %s to %d pods, %s (job %d)", key, asked.signal, len(pods), occasion.word, asked.job_id)
-        return not all(await asyncio.gather(*map(one, pods)))
+        now, under_way = asyncio.get_running_loop().time(), self._under_way.get(key, {})
+        new = [pod for pod in pods if pod.metadata.uid not in under_way and now >= self._not_before.get(pod.metadata.uid, 0.0)]
+        if new:
+            log.info("%s: %s to %d pods, %s (job %d)", key, asked.signal, len(new), occasion.word, asked.job_id)
+            under_way = self._under_way.setdefault(key, {})
+        for pod in new:
+            under_way[pod.metadata.uid] = now
+            self._work.add(key.namespace, pod.metadata.uid, partial(self._turn, key, pod, occasion, asked))
+        return True
+
+    async def _turn(self, key: WorkloadKey, pod: Pod, occasion: Occasion, asked: Asked) -> None:
+        try:
+            await self._tell_one(pod, occasion, asked)
+        except KubeError as error:
+            log.warning("pod %s: that it had its checkpoint signal is not noted on it, and it may have it twice: %s", pod.key, error)
+        finally:
+            under_way = self._under_way.get(key, {})
+            under_way.pop(pod.metadata.uid, None)
+            if not under_way:
+                self._under_way.pop(key, None)
+                self.done(key)
 
     def _is_to_be_told(self, pod: Pod, occasion: Occasion) -> bool:
         """One that is being deleted has had its own signal."""
@@ -149,18 +186,23 @@ class Checkpoints:
             and self._told.get(uid) != occasion.word
         )
 
-    async def _tell_one(self, pod: Pod, occasion: Occasion, asked: Asked) -> bool:
-        """Whether it is done, be it in vain."""
+    async def _tell_one(self, pod: Pod, occasion: Occasion, asked: Asked) -> None:
+        """Once. Where no container runs yet, or none was reached, it comes again with the next look at the job's record."""
         uid = pod.metadata.uid
-        delivery = await deliver(self._kube, pod, asked.signal) if self._allowed else SWITCHED_OFF
+        if not self._may_act():
+            return
+        delivery = await deliver(self._commands, pod, asked.signal) if self._allowed else SWITCHED_OFF
         if delivery.again:
             self._tries[uid] = tries = self._tries.get(uid, 0) + bool(delivery.problems)
             if tries < MOST_TRIES:
-                return False
+                self._not_before[uid] = asyncio.get_running_loop().time() + AGAIN_SECONDS
+                return
         if len(self._told) + len(self._tries) > MOST_TOLD:
             self._told.clear()
             self._tries.clear()
+            self._not_before.clear()
         self._tries.pop(uid, None)
+        self._not_before.pop(uid, None)
         self._told[uid] = occasion.word
         self._note(pod, occasion, asked, delivery)
         change = {"metadata": {"uid": pod.metadata.uid, "annotations": {SIGNALLED: occasion.word}}}
@@ -168,7 +210,6 @@ class Checkpoints:
             await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace)
         except (NotFoundError, ConflictError, InvalidError):
             log.debug("pod %s is gone, or is another one now", pod.key)
-        return True
 
     def _note(self, pod: Pod, occasion: Occasion, asked: Asked, delivery: Delivery) -> None:
         why = "its job's time limit is near" if occasion.kind == "timelimit" else "its job is being preempted"
@@ -185,9 +226,9 @@ class Checkpoints:
 SWITCHED_OFF = Delivery((), ("the bridge's setting checkpointSignals is off",))
 
 
-def _of(job: Job, asked: Asked, now: float) -> tuple[Occasion | None, float]:
+def _of(job: Job, asked: Asked, now: float | None) -> tuple[Occasion | None, float]:
     if not job.is_running:
-        return None, LONGEST_LOOK
+        return None, NEVER
     end = job.end_time if isinstance(job.end_time, int) else None
     preempted = job.preempt_time if isinstance(job.preempt_time, int) else None
     if job.time_limit is not None and not isinstance(job.time_limit, int):

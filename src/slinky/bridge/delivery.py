@@ -1,9 +1,10 @@
 """A signal into a pod's containers: `kill -USR1 1` in each that runs.
 
 Comes in: a pod and a signal's name. Goes out: which containers were reached, what was in the way elsewhere, and whether to try again. What must stay true: nobody else's process is ever signalled: where process 1 is not the container's own (it
-shares its pod's or its node's process table), nothing is sent.
+shares its pod's or its node's process table), nothing is sent. An image's `kill` is anything its owner likes: it gets so many seconds and bytes, and no more.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -15,7 +16,10 @@ __all__ = ["Delivery", "deliver", "running_containers"]
 
 log = logging.getLogger(__name__)
 
-SECONDS = 10.0
+SECONDS = 10.0  # for one command
+POD_SECONDS = 20.0  # for all of a pod's containers
+MOST_OUTPUT = 1000  # bytes kept, for an Event
+MOST_READ = 64 * 1024  # bytes read: what says more is no `kill`
 NOT_THERE = (126, 127)  # how shells and runtimes say that there is no such program
 
 
@@ -34,14 +38,25 @@ def running_containers(pod: Pod) -> list[str]:
 
 
 async def deliver(kube: Client, pod: Pod, signal: str) -> Delivery:
+    """To all containers that run, one after another, within `POD_SECONDS`."""
+    reached: list[str] = []
+    problems: list[str] = []
+    try:
+        async with asyncio.timeout(POD_SECONDS):
+            return await _deliver(kube, pod, signal, reached, problems)
+    except TimeoutError:
+        problems.append(f"the commands in its containers had not ended after {POD_SECONDS:g} s: the rest was given up")
+        return Delivery(tuple(reached), tuple(problems))
+
+
+async def _deliver(kube: Client, pod: Pod, signal: str, reached: list[str], problems: list[str]) -> Delivery:
+    """`reached` and `problems` are added to, container by container."""
     if pod.spec.host_pid or pod.spec.share_process_namespace:
         whose = "its node's (hostPID)" if pod.spec.host_pid else "its pod's (shareProcessNamespace)"
         return Delivery(problems=(f"the containers use {whose} process table, in which process 1 is not theirs",))
     names = running_containers(pod)
     if not names:
         return Delivery(again=True)
-    reached: list[str] = []
-    problems: list[str] = []
     broken = 0
     for name in names:
         try:
@@ -69,7 +84,15 @@ async def _signal(kube: Client, pod: Pod, container: str, signal: str) -> str:
     commands: Sequence[list[str]] = (["kill", f"-{signal}", "1"], ["sh", "-c", f"kill -{signal} 1"])
     why = ""
     for command in commands:
-        result = await kube.exec(pod.metadata.name, pod.metadata.namespace, command, container=container, seconds=SECONDS)
+        result = await kube.exec(
+            pod.metadata.name,
+            pod.metadata.namespace,
+            command,
+            container=container,
+            seconds=SECONDS,
+            most_output=MOST_OUTPUT,
+            most_read=MOST_READ,
+        )
         if result.exit_code == 0:
             return ""
         if result.exit_code is not None and result.exit_code not in NOT_THERE:

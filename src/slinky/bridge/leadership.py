@@ -6,7 +6,8 @@ everything stops, and what was in memory is forgotten.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from slinky.bridge.absence import AbsenceSettings
@@ -15,6 +16,7 @@ from slinky.bridge.adoption import Found, found_in, inheritance, meant_by, whole
 from slinky.bridge.binding import Binder
 from slinky.bridge.checkpoint import Checkpoints
 from slinky.bridge.claim import Claimed, ClaimKeeper
+from slinky.bridge.clocks import ClockGauges, ClockWatch, RemoteClock, read_kube_clock
 from slinky.bridge.directions import Directions, Judgement
 from slinky.bridge.endings import Endings
 from slinky.bridge.eviction_settings import EvictionSettings
@@ -32,7 +34,7 @@ from slinky.bridge.node_loss import NodeLoss
 from slinky.bridge.node_names import NodeNames
 from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
-from slinky.bridge.reconciler import Reconciler
+from slinky.bridge.reconciler import URGENT, Reconciler
 from slinky.bridge.settings import GangSettings
 from slinky.bridge.shrinking import Shrinking
 from slinky.bridge.slurm_nodes import SlurmNodes
@@ -55,6 +57,12 @@ log = logging.getLogger(__name__)
 WORKERS = 32
 SUBMITTERS = 16
 CONFLICT_SECONDS = 30.0  # between two looks at all jobs while another copy of this cluster claims some
+NEAR_SECONDS = 600.0  # after a takeover, jobs that end within this are looked at first
+KUBE_CLOCK_SECONDS = 120.0  # for how long a reading of the API server's clock is good
+
+
+async def _unread() -> None:
+    """The API server's clock is not read."""
 
 
 class Leadership:
@@ -81,6 +89,7 @@ class Leadership:
         absence: AbsenceSettings | None = None,
         names: NodeNames | None = None,
         hybrid_devices: bool = True,
+        kube_clock: RemoteClock | None = None,
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -93,6 +102,9 @@ class Leadership:
         self._claim: ClaimKeeper | None = None
         self._others: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         self._freed: list[Callable[[str], None]] = []
+        self._expect_end: Callable[[WorkloadKey], None] = lambda _: None
+        self._kube_clock = kube_clock or RemoteClock(oldest=KUBE_CLOCK_SECONDS)
+        self._read_kube_clock: Callable[[], Awaitable[None]] = _unread
         self.poller = poller(lambda job_id: self.reconciler.job_changed(job_id))
         self._jobs = Jobs(slurm, self.poller, executor.site.cluster)
         directions = Directions(
@@ -124,7 +136,7 @@ class Leadership:
         self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own, membership.pods)
         sweep = (absence or AbsenceSettings()).sweep_seconds
         self._strays = Strays(executor, slurm, membership, loop.known, loop.owner_of, sweep)
-        teller.standings = self._standing
+        teller.standings, teller.slurm_time = self._standing, self._slurm_time
         slurm_nodes.on_room, slurm_nodes.on_resumed = self._slurm_nodes_changed, self.reconciler.slurm_nodes_changed
 
     def also(self, service: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
@@ -167,9 +179,18 @@ class Leadership:
         """Ends of jobs that are seen before they come, and signals before them."""
         if checkpoints:
             checkpoints.pods = self._membership.pods
+            self.also(checkpoints.run, "checkpoint signals")
         endings = Endings(
-            self._slurm, self._membership.pods, self._jobs.is_own, self.reconciler.is_signalled, self.reconciler.job_ends, checkpoints
+            self._slurm,
+            self._membership.pods,
+            self._jobs.is_own,
+            self.reconciler.is_signalled,
+            self.reconciler.job_ends,
+            self._slurm_time,
+            self.poller.confirm,
+            checkpoints,
         )
+        self._expect_end = endings.expect
         self.reconciler.endings = endings.look
         self.also(endings.run, "ends of jobs")
 
@@ -180,6 +201,16 @@ class Leadership:
         self._executor.stamp = claim.stamp
         claim.live = lambda: self.poller.jobs
         self.also(claim.run, "claim")
+
+    def _slurm_time(self) -> float | None:
+        return self.poller.clock.time(asyncio.get_running_loop().time())
+
+    def also_clocks(self, kube: Client, events: EventRecorder | None, lease: tuple[str, str], gauges: ClockGauges) -> None:
+        """Skews and steps of the servers' clocks are reported."""
+        clocks = {"slurm": self.poller.clock, "kubernetes": self._kube_clock}
+        readers = [partial(read_kube_clock, kube, self._kube_clock)]
+        self._read_kube_clock = readers[0]
+        self.also(ClockWatch(clocks, readers, gauges, events, lease).run, "clocks")
 
     def also_node_loss(self, loss: NodeLoss) -> None:
         """Pods on nodes that are gone are let go."""
@@ -217,7 +248,9 @@ class Leadership:
         backoff, failures = Backoff(first=0.5, most=15.0), 0
         while True:
             try:
-                found = [job async for each in self._slurm.jobs.stream(learn=True) if (job := found_in(each, self._executor.site.cluster))]
+                ahead = await self._slurm_ahead()
+                cluster, jobs = self._executor.site.cluster, self._slurm.jobs.stream(learn=True)
+                found = [job async for each in jobs if (job := found_in(each, cluster, ahead))]
                 if self._claim is None or await self._claim.settle(self._claimed(found)):
                     break
                 await asyncio.sleep(CONFLICT_SECONDS)
@@ -237,6 +270,12 @@ class Leadership:
             for job in found
             if job.claim is not None and not job.is_over
         ]
+
+    async def _slurm_ahead(self) -> float:
+        """Of the API server's clock, in seconds: jobs' times are compared with pods'."""
+        await self.poller.confirm()
+        await self._read_kube_clock()
+        return self.poller.clock.ahead_of(self._kube_clock, asyncio.get_running_loop().time())
 
     def _take_over(self, found: Sequence[Found]) -> None:
         by_key: dict[WorkloadKey, list[Found]] = {}
@@ -260,13 +299,21 @@ class Leadership:
                 for job_id in known.job_ids:
                     self.reconciler.own_job(job_id, key)
                 self._window.keep(key)  # until it is seen to have started
-                self.reconciler.queue.add(key)
+                leaves = inherited.own.is_leaving or self._is_near(inherited.own.ends)
+                if leaves:
+                    self._expect_end(key)
+                self.reconciler.queue.add(key, priority=URGENT if leaves else 0)
             for job_id in inherited.strays if pods or awaited else [job_id for job in jobs for job_id in job.to_end]:
                 strays += 1
                 self._strays.suspect(job_id)
         log.info("leading: %d workloads, %d jobs of theirs in Slurm, %d jobs without pods", len(keys), len(found) - strays, strays)
         for key in sorted(keys, key=self._age):  # as they came: who waits for the window keeps its place
             self.reconciler.queue.add(key)
+
+    def _is_near(self, ends: float) -> bool:
+        """Whether a job's end, by Slurm's clock, may come before its record is read in turn."""
+        now = self._slurm_time()
+        return now is not None and 0 < ends < now + NEAR_SECONDS
 
     def _is_of(self, job: Found, key: WorkloadKey) -> bool:
         said = Marking(marker=job.marker, cluster="", workload=str(job.key), count=job.count, pods=job.pods)

@@ -16,10 +16,11 @@ import logging
 import time
 from collections.abc import Callable
 
+from slinky.bridge.clocks import RemoteClock
 from slinky.bridge.keys import FINALIZER
 from slinky.kube import Cache, Change, Node, Pod
 
-__all__ = ["NodeLoss", "is_let_go", "silent_seconds"]
+__all__ = ["NodeLoss", "is_let_go", "silent_seconds", "silent_since"]
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +29,17 @@ LOOK_SECONDS = 2.0
 BY_NODE = "node of a pod"
 
 
-def silent_seconds(node: Node, now: dt.datetime) -> float:
-    """For how long it has not been Ready; 0 where it is, or never said."""
+def silent_since(node: Node) -> dt.datetime | None:
+    """Since when it has not been Ready, by the clock of Kubernetes; None where it is, or never said."""
     ready = node.condition("Ready")
-    if ready is None or ready.status == "True" or ready.last_transition_time is None:
+    return ready.last_transition_time if ready is not None and ready.status != "True" else None
+
+
+def silent_seconds(since: dt.datetime | None, now: float | None, watched: float) -> float:
+    """For how long a node has not been Ready that says `since` when. `now` by the same clock, None where that is not known; `watched`: for how long it was seen to be so here."""
+    if since is None:
         return 0.0
-    return max((now - ready.last_transition_time).total_seconds(), 0.0)
+    return max(watched, now - since.timestamp() if now is not None else 0.0)
 
 
 def is_let_go(*, deleting: bool, node: Node | None, missing: float, silent: float, limit: float) -> bool:
@@ -50,8 +56,12 @@ def _is_out_of_service(node: Node) -> bool:
 class NodeLoss:
     """`look(pod)` asks for another look at the workload of a pod that is let go now."""
 
-    def __init__(self, nodes: Cache[Node], pods: Cache[Pod], seconds: float) -> None:
+    def __init__(self, nodes: Cache[Node], pods: Cache[Pod], seconds: float, clock: RemoteClock | None = None) -> None:
         self._nodes = nodes
+        self._clock = clock or RemoteClock()  # the API server's
+        self._silent: dict[
+            str, tuple[dt.datetime, float]
+        ] = {}  # nodes that are not Ready: since when they say, and since when that was seen
         self._pods = pods
         self._seconds = seconds
         self._missing: dict[str, float] = {}  # Node objects that pods name and that are not there, and since when
@@ -67,9 +77,19 @@ class NodeLoss:
             return False
         node = self._nodes.get(name)
         missing = time.monotonic() - self._missing.setdefault(name, time.monotonic()) if node is None else 0.0
-        silent = silent_seconds(node, dt.datetime.now(dt.UTC)) if node is not None else 0.0
+        silent = self._silent_for(node) if node is not None else 0.0
         deleting = pod.metadata.deletion_timestamp is not None
         return is_let_go(deleting=deleting, node=node, missing=missing, silent=silent, limit=self._seconds)
+
+    def _silent_for(self, node: Node) -> float:
+        name, since, now = node.metadata.name, silent_since(node), time.monotonic()
+        if since is None:
+            self._silent.pop(name, None)
+            return 0.0
+        seen = self._silent.get(name)
+        if seen is None or seen[0] != since:
+            self._silent[name] = seen = (since, now)
+        return silent_seconds(since, self._clock.time(now), now - seen[1])
 
     async def run(self) -> None:
         """For ever."""
@@ -80,11 +100,12 @@ class NodeLoss:
 
     def _sweep(self) -> None:
         """Only nodes that are gone, or say that they are not Ready, are looked at for pods."""
-        now, named, told = dt.datetime.now(dt.UTC), set(self._pods.index_values(BY_NODE)), set()
+        named, told = set(self._pods.index_values(BY_NODE)), set()
+        self._silent = {name: seen for name, seen in self._silent.items() if name in named and self._nodes.get(name) is not None}
         self._missing = {name: since for name, since in self._missing.items() if name in named and self._nodes.get(name) is None}
         for name in named:
             node = self._nodes.get(name)
-            if node is not None and not silent_seconds(node, now) and not _is_out_of_service(node):
+            if node is not None and silent_since(node) is None and not _is_out_of_service(node):
                 continue
             for pod in self._pods.by_index(BY_NODE, name):
                 if self(pod):

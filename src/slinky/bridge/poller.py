@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
+from slinky.bridge.clocks import RemoteClock
 from slinky.bridge.workload import WorkloadKey
 from slinky.slurm import JobStatus, SlurmClient, SlurmError
 
@@ -61,6 +62,7 @@ class JobPoller:
         self._start: int | None = None  # since when slurmctld counts
         self._start_at = float("-inf")  # when that was last asked
         self._start_lock = asyncio.Lock()
+        self.clock = RemoteClock()  # slurmctld's
         self.outage = ""
         self._good_until = float("-inf")
 
@@ -99,7 +101,10 @@ class JobPoller:
             now = asyncio.get_running_loop().time()
             if now - self._start_at < START_SECONDS:
                 return
-            found = (await self._slurm.diag()).req_time_start
+            said = await self._slurm.diag()
+            if isinstance(said.req_time, int) and said.req_time:
+                self.clock.note(said.req_time, now, asyncio.get_running_loop().time())
+            found = said.req_time_start
             before, self._start, self._start_at = self._start, found if isinstance(found, int) else None, now
             if before is not None and before != self._start:
                 await self._slurm.jobs.distrust_markers()

@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 BACKOFF = Backoff(first=0.05, most=30.0)  # short, so that an outage of either side does not outlast itself by much
 STARTED = 1  # priority of a workload whose job has changed, over those that are to be submitted
+URGENT = 2  # and of one whose job is about to end: after a takeover thousands have changed
 
 Shrink = Callable[[Sequence[Pod], Sequence[PodView], JobView | None, Known, WorkloadKey, Callable[[], bool]], Awaitable[None]]
 
@@ -95,16 +96,22 @@ class Reconciler:
 
     def job_changed(self, job_id: int) -> None:
         if key := self.owner_of(job_id):
-            self._hurry(key)
+            self.queue.add(key, priority=URGENT if self.is_signalled(job_id) else STARTED)
 
     def job_ends(self, key: WorkloadKey, job_id: int, ending: Ending | None) -> None:
         """By the job's record, just read: it is time for its pods to go, or not (any more)."""
         known = self.known.get(key)
-        if known is None or known.job_id != job_id or (known.end is None) == (ending is None):
+        if known is None or known.job_id != job_id or known.end is ending:
             return
+        if known.end is None or ending is None:
+            known.refusals = {}  # what a budget said to another end is nothing to this one
+        elif known.end.is_same_end(ending):
+            return
+        else:  # the budget is asked again at once; the time for which it was honoured counts
+            again = {uid: msgspec.structs.replace(refusal, tries=0, again=0.0) for uid, refusal in known.refusals.items()}
+            known.refusals = again
         known.end = ending
-        known.refusals = {}  # what a budget said to another end is nothing to this one
-        self._hurry(key)
+        self.queue.add(key, priority=URGENT)
 
     def look(self, key: WorkloadKey) -> None:
         """At a workload, if it is known. The key of a JobSet or LeaderWorkerSet without a part means its parts that are known."""

@@ -55,8 +55,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     lasting: bool = False
 
 
-def standing_of(parts: Sequence[Job], now: dt.datetime) -> Standing:
-    """Of a job that has not started. Of a hetjob's parts, which have a reason each, or none (yet), the first that has one speaks for the whole; that something is missing, which Slurm says of all as long as one waits, only where no other says anything else."""
+def standing_of(parts: Sequence[Job], now: dt.datetime, ahead: float = 0.0) -> Standing:
+    """`ahead`: by how many seconds Slurm's clock is ahead of the one that shows `now`, by which an expected start is told. Of a job that has not started. Of a hetjob's parts, which have a reason each, or none (yet), the first that has one speaks for the whole; that something is missing, which Slurm says of all as long as one waits, only where no other says anything else."""
     leader = parts[0]
     job = min(parts, key=lambda part: 2 if part.state_reason in ("", "None") else part.state_reason in ("Resources", "Priority"))
     reason = job.state_reason if job.state_reason and job.state_reason != "None" else "Pending"
@@ -66,8 +66,9 @@ def standing_of(parts: Sequence[Job], now: dt.datetime) -> Standing:
     words = [f"Slurm job {leader.job_id} waits in partition {job.partition}: {reason}{f' ({meaning})' if meaning else ''}"]
     if job.state_description and job.state_description != reason:
         words.append(job.state_description)
-    if start := expected_start(job, now.timestamp()):
-        words.append(f"expected start {dt.datetime.fromtimestamp(start, dt.UTC):%Y-%m-%d %H:%M} UTC")
+    if start := expected_start(job, now.timestamp() + ahead):
+        moment = start - round(ahead / 60) * 60  # by whole minutes, so that it does not come and go with a second
+        words.append(f"expected start {dt.datetime.fromtimestamp(moment, dt.UTC):%Y-%m-%d %H:%M} UTC")
     if isinstance(leader.priority, int) and leader.priority:
         words.append(f"priority {leader.priority}")
     resources = reason == "Resources"

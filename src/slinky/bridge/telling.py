@@ -45,6 +45,7 @@ class Teller:
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, expected=(SlurmError,))
         self._without_job: dict[WorkloadKey, str] = {}  # pods run, and Slurm does not know their job: what was told
         self.standings: Standings = lambda _: ()
+        self.slurm_time: Callable[[], float | None] = lambda: None  # by slurmctld's clock, where it is known
 
     def look(self, key: WorkloadKey, now: Snapshot, pods: Sequence[Pod]) -> None:
         """After each look of the reconciler."""
@@ -129,7 +130,10 @@ class Teller:
 
     async def _asked(self, job_id: int) -> Standing | None:
         try:
-            return standing_of(await self._slurm.jobs.parts(job_id), dt.datetime.now(dt.UTC))
+            parts = await self._slurm.jobs.parts(job_id)
+            now = dt.datetime.now(dt.UTC)
+            there = self.slurm_time()
+            return standing_of(parts, now, 0.0 if there is None else there - now.timestamp())
         except NoSuchJobError:
             return None
 

@@ -219,10 +219,11 @@ class Client:
         container: str = "",
         seconds: float | None = None,
         most_output: int = MOST_OUTPUT,
+        most_read: int | None = None,
     ) -> ExecResult:
-        """Run a command in a container that runs (the pod's first where none is named), without input, and wait for its end. A command that fails is a result, not an error."""
-        path = PODS.path(namespace, name, "exec")
-        return await run_command(self.transport, path, command, container, seconds=seconds or self._seconds, most_output=most_output)
+        """Run a command in a container that runs (the pod's first where none is named), without input, and wait for its end. A command that fails is a result, not an error. One that says more than `most_read` bytes is given up."""
+        path, seconds = PODS.path(namespace, name, "exec"), seconds or self._seconds
+        return await run_command(self.transport, path, command, container, seconds=seconds, most_output=most_output, most_read=most_read)
 
     async def raw(
         self,

@@ -1,7 +1,8 @@
 """A command in a container that runs, and what came of it.
 
 In: a pod, a container, the words of a command. Out: its exit code and the beginning of what it said; or an error of `slinky.kube.errors`. It goes by WebSocket (`v5.channel.k8s.io`, or v4 before Kubernetes 1.30), with nothing on its standard input.
-What must stay true: it ends within its deadline, though the command may not; a command whose end was not seen is an OutcomeUnknownError; output is kept up to a limit, and read to its end.
+What must stay true: it ends within its deadline, though the command may not; a command whose end was not seen is an OutcomeUnknownError; output is kept up to a limit, and read to its end, unless `most_read` says that a command which
+says more is given up.
 """
 
 import asyncio
@@ -48,7 +49,14 @@ class _Status(msgspec.Struct):
 
 
 async def run_command(
-    transport: Transport, path: str, command: Sequence[str], container: str = "", *, seconds: float = 30.0, most_output: int = MOST_OUTPUT
+    transport: Transport,
+    path: str,
+    command: Sequence[str],
+    container: str = "",
+    *,
+    seconds: float = 30.0,
+    most_output: int = MOST_OUTPUT,
+    most_read: int | None = None,
 ) -> ExecResult:
     """`path` is that of the pod's `exec`."""
     parameters = [("command", word) for word in command] + [("stdout", "true"), ("stderr", "true")]
@@ -56,9 +64,13 @@ async def run_command(
         parameters.append(("container", container))
     request = Request("POST", path, "pods/exec", parameters, seconds=seconds)
     said = {STDOUT: bytearray(), STDERR: bytearray(), ERROR: bytearray()}
+    read = 0
     try:
         async with asyncio.timeout(seconds), transport.websocket(request, PROTOCOLS) as socket:
             async for message in socket:
+                read += len(message.data or b"")
+                if most_read is not None and read > most_read:
+                    raise OutcomeUnknownError("POST", path, f"the command said more than {most_read} bytes and was given up")
                 if message.type is aiohttp.WSMsgType.BINARY and len(message.data) > 1 and message.data[0] in said:
                     kept = said[message.data[0]]
                     kept += message.data[1 : 1 + max(0, most_output - len(kept))]

@@ -42,6 +42,7 @@ CONNECT_SECONDS = 10.0
 ROUNDS_TO_CLOSE = 5  # of the loop, in which sockets are really closed
 CLOSE_SECONDS = 2.0  # of a WebSocket: how long the other side's good-bye is waited for
 READ_BUFFER = 256 * 1024
+MOST_MESSAGE = 1024 * 1024  # of a WebSocket: kubelets send 32 KiB
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,12 @@ class Transport:
             socket = await self._observed(request, lambda request: self._upgraded(request, protocols))
         try:
             yield socket
+        except BaseException:
+            # Given up: without a good-bye, as what the other side goes on sending would be read until its answer.
+            connection = socket._response.connection  # aiohttp has no public way
+            if connection is not None and connection.transport is not None:
+                connection.transport.abort()
+            raise
         finally:
             await socket.close()
 
@@ -162,6 +169,7 @@ class Transport:
                 params=request.parameters,
                 headers=headers,
                 timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
+                max_msg_size=MOST_MESSAGE,
                 **options,
             )
         except aiohttp.WSServerHandshakeError as error:

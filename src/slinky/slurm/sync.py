@@ -78,9 +78,9 @@ class Jobs:
         """One job, in full. NotFoundError where Slurm does not know it (any more)."""
         return self._portal.run(self._inner.get(job_id))
 
-    def parts(self, job_id: int) -> list[Job]:
-        """The parts of a hetjob, its leader first, whichever of them is named; any other job alone."""
-        return self._portal.run(self._inner.parts(job_id))
+    def parts(self, job_id: int, *, brief: bool = False) -> list[Job]:
+        """The parts of a hetjob, its leader first, whichever of them is named; any other job alone. `brief`: without the cores of each node, which are more than half of a record."""
+        return self._portal.run(self._inner.parts(job_id, brief=brief))
 
     def all(self) -> list[Job]:
         """All jobs, in full: 8 to 27 KB each. For thousands of them use `stream` or `states`."""

@@ -100,19 +100,20 @@ class Jobs:
         """One job, in full. NotFoundError where Slurm does not know it (any more)."""
         return (await self._record(job_id))[0]
 
-    async def _record(self, job_id: int) -> list[Job]:
-        jobs = (await self._connection.read(f"slurm/job/{job_id:d}", _JOBS)).jobs
+    async def _record(self, job_id: int, *, brief: bool = False) -> list[Job]:
+        params = {"flags": ["ALL"]} if brief else None  # where no flag is named, slurmrestd asks for details
+        jobs = (await self._connection.read(f"slurm/job/{job_id:d}", _JOBS, params)).jobs
         if not jobs:
             raise NotFoundError(f"there is no job {job_id}", request=f"job/{job_id}")
         return jobs
 
-    async def parts(self, job_id: int) -> list[Job]:
-        """The parts of a hetjob, its leader first, whichever of them is named; any other job alone."""
-        found = await self._record(job_id)
+    async def parts(self, job_id: int, *, brief: bool = False) -> list[Job]:
+        """The parts of a hetjob, its leader first, whichever of them is named; any other job alone. `brief`: without the cores of each node, which are more than half of a record."""
+        found = await self._record(job_id, brief=brief)
         leader = found[0].hetjob_id
         if leader and leader != found[0].job_id:
             try:
-                return await self._record(leader)  # tells of all parts, and any other of itself alone
+                return await self._record(leader, brief=brief)  # tells of all parts, and any other of itself alone
             except NotFoundError:
                 return found
         return found
