@@ -4,7 +4,7 @@
 ...     print(slurm.jobs.states())
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -133,9 +133,25 @@ class Jobs:
         """The job that carries the marker, if Slurm has one. Costs the states, and those jobs alone that appeared since this client last looked."""
         return self._portal.run(self._inner.find(marker, marker_in=marker_in))
 
-    def find_all(self, marker: str, *, marker_in: MarkerField = "extra") -> list[int]:
-        """The ids of all jobs that carry the marker; more than one for the parts of a hetjob, and if somebody submitted without `once`."""
-        return self._portal.run(self._inner.find_all(marker, marker_in=marker_in))
+    def find_all(self, marker: str | Sequence[str], *, marker_in: MarkerField = "extra", since: float = 0.0) -> list[int]:
+        """The ids of all jobs that carry the marker, or one of several; more than one for the parts of a hetjob, and if a job was submitted without `once`. `since` (seconds since 1970): it was not submitted earlier, so that a client that submits `alone` reads fewer jobs."""
+        return self._portal.run(self._inner.find_all(marker, marker_in=marker_in, since=since))
+
+    def submits_alone(self, marker_in: MarkerField = "extra") -> None:
+        """From now on no other client submits this client's markers, which begin this field: jobs that others submit are not read before a submit with `once`. Jobs that an earlier client submitted are found with `newest` and `unread`."""
+        self._portal.run(self._inner.submits_alone(marker_in))
+
+    def unread(self, *, live: bool = False) -> list[int]:
+        """The ids of jobs that this client has neither submitted nor read so far, the oldest first, without arrays; with `live` without those that are over. One request, of 80 bytes a job."""
+        return self._portal.run(self._inner.unread(live=live))
+
+    def records(self, job_ids: Collection[int], *, learn: bool = False) -> list[Job]:
+        """These jobs in full, one request each, 16 at a time: as quick as a list of all, and neither slurmrestd nor this client holds more than a few of them in memory. Jobs that Slurm does not know are left out; of a hetjob all parts come with its leader, of an array all tasks. With `learn` they count as read, for `unread` and `newest`."""
+        return self._portal.run(self._inner.records(job_ids, learn=learn))
+
+    def newest(self, since: float = 0.0) -> Iterator[list[Job]]:
+        """Groups of jobs that this client has neither submitted nor read so far, the newest first, down to those that were submitted before `since` (seconds since 1970 by this machine's clock)."""
+        return self._portal.iterate(self._inner.newest(since))
 
     def marked(self, *, marker_in: MarkerField = "extra") -> dict[int, str]:
         """What stands in that field of each job that is not over, its beginning: to be searched for markers of one's own. Costs the states, and those jobs alone that appeared since this client last looked."""
