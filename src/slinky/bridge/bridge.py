@@ -20,6 +20,7 @@ from slinky.bridge.executor import Executor
 from slinky.bridge.group_status import GroupStatus
 from slinky.bridge.hybrid_nodes import HybridNodes
 from slinky.bridge.keeping import says_other
+from slinky.bridge.keys import LABELLED_UNTIL
 from slinky.bridge.leadership import Leadership
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_controller import NodeController
@@ -37,11 +38,13 @@ from slinky.bridge.watches import Watches, release_of
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import (
+    LEASES,
     NAMESPACES,
     Access,
     Client,
     EventRecorder,
     HealthServer,
+    KubeError,
     KubeMetrics,
     Leading,
     Node,
@@ -112,6 +115,7 @@ class Bridge:
             await leadership.run()
         finally:
             self._leadership = self._alarm = None
+            self._leading.notes = {}
             self._metrics.forget_all()
             self._shadow_metrics.record = None
 
@@ -157,6 +161,8 @@ class Bridge:
                 return None
             return VolumeBinder(volumes, nodes, StorageActs(kube, self._leading.may_act), settings.volumes.bind_seconds)
 
+        notes = settings.leader.elect and played is None  # in shadow mode no label is written
+
         def lead() -> Leadership:
             slurm_nodes = SlurmNodes(slurm)
             leadership = Leadership(
@@ -180,6 +186,8 @@ class Bridge:
                 absence=settings.absence,
                 names=watches.names,
                 hybrid_devices=settings.hybrid.devices == "allow",
+                labelled_until=partial(self._labelled_until, kube) if notes else None,
+                note_labelled=self._note_labelled if notes else None,
             )
             leadership.also(HybridNodes(watches.names, nodes, slurm_nodes, events, self._leading.may_act).run, "hybrid nodes")
             if settings.gangs.write_status and played is None:
@@ -214,6 +222,20 @@ class Bridge:
             return leadership
 
         return lead
+
+    async def _labelled_until(self, kube: Client) -> float:
+        """As the last leader noted on the Lease; 0.0 where it did not."""
+        namespace, name = self._lease_name
+        try:
+            return float((await kube.get(LEASES, name, namespace)).metadata.annotations.get(LABELLED_UNTIL, 0))
+        except (KubeError, ValueError) as error:
+            log.warning(
+                "Lease %s/%s does not tell which jobs have their labels (%s): more of Slurm's jobs are read instead", namespace, name, error
+            )
+            return 0.0
+
+    def _note_labelled(self, moment: float) -> None:
+        self._leading.notes = {LABELLED_UNTIL: f"{moment:.0f}"}
 
     @property
     def _lease_name(self) -> tuple[str, str]:

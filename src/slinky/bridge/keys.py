@@ -13,6 +13,7 @@ __all__ = [
     "FINALIZER",
     "GANG",
     "JOB_ID",
+    "LABELLED_UNTIL",
     "MANAGED_NODE",
     "NODE_CONDITION",
     "OLD_SETTINGS",
@@ -48,6 +49,8 @@ APART: Final = "scheduler.slinky.slurm.net/apart"  # a pod of a group that has n
 
 # What an administrator writes on the bridge's Lease: the alarm whose absent jobs are given up.
 ABSENCE_CONFIRMED: Final = "slinky.slurm.net/absence-confirmed"
+# What a leader writes there for the next one: the moment (seconds since 1970) up to which each job that it submitted has its label on a pod.
+LABELLED_UNTIL: Final = "slinky.slurm.net/labelled-until"
 
 # Nodes.
 MANAGED_NODE: Final = "slinky.slurm.net/managed-node"  # taint, its value the scheduler's name

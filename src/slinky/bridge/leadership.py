@@ -6,12 +6,13 @@ everything stops, and what was in memory is forgotten.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from slinky.bridge.absence import AbsenceSettings
 from slinky.bridge.absence_alarm import AbsenceAlarm, AbsenceGauges
-from slinky.bridge.adoption import Found, found_in, inheritance, meant_by, whole
+from slinky.bridge.adoption import Found, inheritance, meant_by
 from slinky.bridge.binding import Binder
 from slinky.bridge.checkpoint import Checkpoints
 from slinky.bridge.directions import Directions, Judgement
@@ -37,13 +38,14 @@ from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.standing import UNSCHEDULABLE, Standing
 from slinky.bridge.strays import Strays
 from slinky.bridge.submitting import Submitter
+from slinky.bridge.takeover import Takeover
 from slinky.bridge.telling import Teller
 from slinky.bridge.views import job_id_of
 from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
-from slinky.kube import Backoff, Client, EventRecorder, Pod
-from slinky.slurm import SlurmClient, SlurmError
+from slinky.kube import Client, EventRecorder, Pod
+from slinky.slurm import SlurmClient
 
 __all__ = ["Leadership"]
 
@@ -51,6 +53,7 @@ log = logging.getLogger(__name__)
 
 WORKERS = 32
 SUBMITTERS = 16
+NOTE_SECONDS = 2.0
 
 
 class Leadership:
@@ -77,6 +80,8 @@ class Leadership:
         absence: AbsenceSettings | None = None,
         names: NodeNames | None = None,
         hybrid_devices: bool = True,
+        labelled_until: Callable[[], Awaitable[float]] | None = None,
+        note_labelled: Callable[[float], None] | None = None,
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -114,6 +119,11 @@ class Leadership:
         self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own)
         sweep = (absence or AbsenceSettings()).sweep_seconds
         self._strays = Strays(executor, slurm, membership, loop.known, loop.owner_of, sweep)
+        self._note_labelled = note_labelled
+        self._takeover = Takeover(
+            slurm, executor.site.cluster, membership, loop, self._is_of, self._take_over, self._strays.suspect, labelled_until or _not_known
+        )
+        self._strays.note, loop.may_begin = self._takeover.note, self._takeover.may_begin
         teller.standings = self._standing
         slurm_nodes.on_room, slurm_nodes.on_resumed = self._slurm_nodes_changed, self.reconciler.slurm_nodes_changed
 
@@ -182,64 +192,53 @@ class Leadership:
                 tasks.create_task(service(), name=name)
             tasks.create_task(self._slurm_nodes.run(), name="Slurm's nodes")
             await self._executor.begin()
-            await self._adopt()
+            await self._slurm.jobs.submits_alone("admin_comment")
+            self._takeover.begin()
             tasks.create_task(self.poller.run(), name="jobs")
             tasks.create_task(self._teller.run(), name="status")
             tasks.create_task(self.keeper.run(), name="whereabouts")
-            tasks.create_task(self._strays.run(), name="jobs without pods")
             tasks.create_task(self.reconciler.submits.serve(self.reconciler.submit, workers=SUBMITTERS), name="submits")
             tasks.create_task(self.reconciler.queue.serve(self.reconciler.reconcile, workers=WORKERS), name="workloads")
+            await self._takeover.run()
+            keys = self._membership.keys()
+            log.info("leading: %d workloads, %d jobs of theirs in Slurm", len(keys), len(self.reconciler.knowledge.owners))
+            tasks.create_task(self._strays.run(), name="jobs without pods")
+            tasks.create_task(self._note_labels(), name="labels noted")
 
-    async def _adopt(self) -> None:
-        """Until Slurm could be asked."""
-        backoff, failures = Backoff(first=0.5, most=15.0), 0
-        while True:
-            try:
-                found = [job async for each in self._slurm.jobs.stream(learn=True) if (job := found_in(each, self._executor.site.cluster))]
-                break
-            except SlurmError as error:
-                failures += 1
-                wait = backoff.seconds(failures)
-                log.warning("Slurm's jobs cannot be read (%s); pods run on, again in %.1f s", error, wait)
-                await asyncio.sleep(wait)
-        self._take_over(whole(found))
+    async def _note_labels(self) -> None:
+        """For the next leader: up to which moment each job that was submitted has its label."""
+        while self._note_labelled is not None:
+            now = time.time()
+            open_ones = [
+                known.sent_at for known in self.reconciler.known.values() if known.submitting or known.unsettled or known.unwritten
+            ]
+            if all(open_ones):  # else one that was taken over has yet to get its label
+                self._note_labelled(min([now, *open_ones]))
+            await asyncio.sleep(NOTE_SECONDS)
 
-    def _take_over(self, found: Sequence[Found]) -> None:
-        by_key: dict[WorkloadKey, list[Found]] = {}
-        keys = self._membership.keys()
-        by_label = {key.job_id: key for key in keys if key.job_id}
-        for job in found:
-            labelled = by_label.get(job.submission.job_id)
-            by_key.setdefault(labelled if labelled and self._is_of(job, labelled) else job.key, []).append(job)
-        strays = 0
-        for key, jobs in by_key.items():
-            self._executor.adopting(key, self._membership.pods(key), jobs)
-            pods = self._membership.pods(key)
-            awaited = self.reconciler.succession.prospects(key).awaited
-            inherited = inheritance(self._executor.site.cluster, key, pods, jobs, awaited=awaited, in_slurm=self._in_slurm)
-            if inherited.own and (pods or awaited):
-                known = self.reconciler.known.setdefault(key, Known())
-                known.take(inherited.own.submission, self.poller.epoch)
-                known.is_for(meant_by(inherited.own, pods))
-                known.depends_on_pods = True  # for all that is known
-                for job_id in known.job_ids:
-                    self.reconciler.own_job(job_id, key)
-                self._window.keep(key)  # until it is seen to have started
-                self.reconciler.queue.add(key)
-            for job_id in inherited.strays if pods or awaited else [job_id for job in jobs for job_id in job.to_end]:
-                strays += 1
-                self._strays.suspect(job_id)
-        log.info("leading: %d workloads, %d jobs of theirs in Slurm, %d jobs without pods", len(keys), len(found) - strays, strays)
-        for key in sorted(keys, key=self._age):  # as they came: who waits for the window keeps its place
+    def _take_over(self, key: WorkloadKey, jobs: Sequence[Found]) -> None:
+        """Of the jobs that name a workload, the one that is its own; the others are ended."""
+        if not jobs:
+            return
+        self._executor.adopting(key, self._membership.pods(key), jobs)
+        pods = self._membership.pods(key)
+        awaited = self.reconciler.succession.prospects(key).awaited
+        inherited = inheritance(self._executor.site.cluster, key, pods, jobs, awaited=awaited, in_slurm=self._in_slurm)
+        if inherited.own and (pods or awaited):
+            known = self.reconciler.known.setdefault(key, Known())
+            known.take(inherited.own.submission, self.poller.epoch)
+            known.is_for(meant_by(inherited.own, pods))
+            known.depends_on_pods = True  # for all that is known
+            for job_id in known.job_ids:
+                self.reconciler.own_job(job_id, key)
+            self._window.keep(key)  # until it is seen to have started
             self.reconciler.queue.add(key)
+        for job_id in inherited.strays if pods or awaited else [job_id for job in jobs for job_id in job.to_end]:
+            self._strays.suspect(job_id)
 
     def _is_of(self, job: Found, key: WorkloadKey) -> bool:
         said = Marking(marker=job.marker, cluster="", workload=str(job.key), count=job.count, pods=job.pods)
         return is_for(said, job.submission.job_id, key, [pod.metadata.name for pod in self._membership.pods(key)])
-
-    def _age(self, key: WorkloadKey) -> float:
-        made = (pod.metadata.creation_timestamp for pod in self._membership.pods(key))
-        return max((moment.timestamp() for moment in made if moment is not None), default=0.0)
 
     def _standing(self, key: WorkloadKey) -> list[tuple[list[Pod], Standing | int | None]]:
         known = self.reconciler.known.get(key)
@@ -287,6 +286,11 @@ class Leadership:
         if key.kind != "Pod":
             return Standing(reason="Gathering", message=f"{len(pods)} pods of {key} are there; it is queued in Slurm when all are")
         return None
+
+
+async def _not_known() -> float:
+    """Nothing tells which jobs of an earlier leader have their label."""
+    return 0.0
 
 
 def _surplus(known: Known) -> Standing:
