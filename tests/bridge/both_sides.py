@@ -201,6 +201,11 @@ class World:
         assert marker_in == "admin_comment"
         self.read = set()
 
+    async def ids_used(self, job_id: int) -> None: ...
+
+    async def last_id(self) -> int:
+        return max(self.read, default=0)
+
     async def unread(self, *, live: bool = False) -> list[int]:
         self.check()
         self.requests.append("states")

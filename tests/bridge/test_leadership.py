@@ -42,9 +42,9 @@ class Succession:
         self.answers = asyncio.Event()  # to what is asked about other jobs than those
         self.answers.set()
 
-    async def labelled_until(self) -> float:
+    async def as_noted(self) -> tuple[float, int]:
         await self.answers.wait()
-        return self.noted
+        return self.noted, 0
 
     async def records(self, job_ids: Iterable[int], *, learn: bool = False) -> list[Job]:
         found = await World.records(self.world, job_ids, learn=learn)
@@ -108,8 +108,8 @@ class Succession:
             BridgeMetrics(CollectorRegistry()),
             lambda told: JobPoller(me, told),
             GRANTS,
-            labelled_until=self.labelled_until,
-            note_labelled=self.noted_by,
+            noted=self.as_noted,
+            note=lambda moment, _: self.noted_by(moment),
         )
         self.world.loop = leadership.reconciler
         leadership._strays.holds_back = holds_back

@@ -41,6 +41,9 @@ class Slurm:
     async def all(self) -> list[Node]:
         return [self._node]
 
+    def within(self, _: float) -> "Slurm":
+        return self
+
     async def states(self, _: Iterable[int] | None = None) -> list[JobStatus]:
         return [JobStatus("7", ["PENDING"])]
 
@@ -91,6 +94,9 @@ class Slurms:
 
     async def all(self) -> list[Node]:
         return list(self.held.values())
+
+    def within(self, _: float) -> "Slurms":
+        return self
 
     async def states(self, _: Iterable[int] | None = None) -> list[JobStatus]:
         return []

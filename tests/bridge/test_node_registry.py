@@ -100,6 +100,9 @@ class Queue:
             job_id=job_id, job_states=["PENDING"], excluded_nodes=excluded, required_nodes=required, admin_comment=comment
         )
 
+    def within(self, _: float) -> "Queue":
+        return self
+
     async def states(self, job_ids: Iterable[int] | None = None) -> list[JobStatus]:
         self.lists += job_ids is None
         wanted = self.held if job_ids is None else [job_id for job_id in job_ids if job_id in self.held]

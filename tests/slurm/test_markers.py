@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm import ConfigurationError, JobDescription, NotFoundError, markers
+from slinky.slurm import ConfigurationError, JobDescription, NotFoundError, job_ids, markers
 from slinky.slurm.connection import Connection
 from slinky.slurm.markers import Marked, Markers, carries, remembered, with_marker
 
@@ -24,7 +24,8 @@ class Answers:
         self.jobs: dict[int, str] = {}
         self.asked: list[str] = []
 
-    async def read(self, path: str, decoder: Any, **_: object) -> Any:
+    async def read(self, path: str, decoder: Any, params: dict[str, list[int]] | None = None, **_: object) -> Any:
+        assert params is None
         self.asked.append(path)
         await asyncio.sleep(0.01)
         if path == "slurm/jobs/state/":
@@ -118,14 +119,6 @@ async def test_all_fields_of_a_job_of_ours_are_remembered() -> None:
     assert (known.known("one", "extra"), known.known("two", "comment"), known.known("three", "admin_comment")) == (7, 7, 7)
 
 
-async def test_the_texts_of_all_that_are_not_over_cost_the_states_and_what_is_new() -> None:
-    answers, known = remembering(["mine", "gone"])
-    del answers.jobs[2]
-    answers.jobs[3] = "new"
-    assert await known.alive("extra") == {1: "mine", 3: "new"}
-    assert answers.asked == ["slurm/jobs/state/", "slurm/job/3"]
-
-
 async def test_after_a_loss_of_slurms_state_all_is_read_again_but_not_for_each_job_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     answers, known = remembering(["mine"])
     loads = 0
@@ -159,14 +152,19 @@ class Site(Answers):
         self.arrays: list[str] = []
         self.newest = int(time.time()) + self.AHEAD
 
-    async def read(self, path: str, decoder: Any, **_: object) -> Any:
+    def within(self, _: float) -> "Site":
+        return self
+
+    async def read(self, path: str, decoder: Any, params: dict[str, list[int]] | None = None, **_: object) -> Any:
         if path == "slurm/diag/":
-            self.asked.append(path)
             now = {"set": True, "number": int(time.time()) + self.AHEAD}
-            return decoder.decode(json.dumps({"statistics": {"req_time": now}}))
+            return decoder.decode(json.dumps({"statistics": {"req_time": now, "jobs_pending": len(self.jobs)}}))
         if path == "slurm/jobs/state/":
-            self.asked.append(path)
+            self.asked.append(path + ("some" if params else ""))
             labels = [*map(str, self.jobs), *self.arrays]
+            if params:
+                assert len(params["job_id"]) <= 500
+                labels = [label for label in map(str, params["job_id"]) if int(label) in self.jobs]
             return decoder.decode(json.dumps({"jobs": [{"job_id": label, "state": ["PENDING"]} for label in labels]}))
         self.asked.append(path)
         job_id = int(path.rpartition("/")[2])
@@ -223,3 +221,44 @@ async def test_what_others_write_on_many_jobs_is_not_kept() -> None:
     site.jobs = {7: ""}
     await known.unread()
     assert list(known._known) == [7], "what Slurm forgot is forgotten"
+
+
+async def test_where_slurm_has_very_many_jobs_ids_are_asked_for_from_the_highest_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of all states takes slurmrestd half a minute there."""
+    monkeypatch.setattr(job_ids, "MANY_JOBS", 1000)
+    monkeypatch.setattr(job_ids, "PORTION", 1000)
+    site, known = alone(5000)
+    site.jobs = {job_id: text for job_id, text in site.jobs.items() if job_id > 1000}
+    known.submitted(2000, JobDescription(extra="own"), once=True)
+    site.jobs[4990] = "mine"
+    assert await known.find_all("mine", "extra", since=time.time() - 20) == [4990]
+    assert "slurm/jobs/state/" not in site.asked
+    assert site.records <= 200
+    seen: set[int] = set()
+    for _ in range(20):
+        ids = await known.unread(live=True)
+        assert len(ids) <= 2000
+        assert await known.unread(live=True) == ids, "until they were read"
+        seen |= {job.job_id for job in await known.read(ids)}
+        site.jobs[max(site.jobs) + 1] = "new"
+    assert set(range(1001, 2000)) < seen, "the oldest"
+    assert {5001, 5010} < seen, "and the newcomers"
+    assert "slurm/jobs/state/" not in site.asked
+    site.jobs = {job_id: text for job_id, text in site.jobs.items() if job_id > 4000}
+    for _ in range(10):
+        await known.unread()
+    assert len(known._known) <= len(site.jobs), "what Slurm forgot is forgotten"
+
+
+async def test_the_highest_id_is_found_far_above_the_last_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_ids, "MANY_JOBS", 1000)
+    site, known = alone(0)
+    site.jobs = dict.fromkeys(range(700_000, 720_001), "")
+    known.submitted(100, JobDescription(extra="own"), once=True)
+    assert await known.ids.top() == 720_000
+    assert len(site.asked) < 500
+    fresh = Markers(cast(Connection, site))
+    fresh.alone("extra")
+    site.asked.clear()
+    assert await fresh.ids.top() == 720_000
+    assert site.asked == ["slurm/jobs/state/"], "where nothing is known"

@@ -186,8 +186,8 @@ class Bridge:
                 absence=settings.absence,
                 names=watches.names,
                 hybrid_devices=settings.hybrid.devices == "allow",
-                labelled_until=partial(self._labelled_until, kube) if notes else None,
-                note_labelled=self._note_labelled if notes else None,
+                noted=partial(self._noted, kube) if notes else None,
+                note=self._note if notes else None,
             )
             leadership.also(HybridNodes(watches.names, nodes, slurm_nodes, events, self._leading.may_act).run, "hybrid nodes")
             if settings.gangs.write_status and played is None:
@@ -223,19 +223,20 @@ class Bridge:
 
         return lead
 
-    async def _labelled_until(self, kube: Client) -> float:
-        """As the last leader noted on the Lease; 0.0 where it did not."""
+    async def _noted(self, kube: Client) -> tuple[float, int]:
+        """What the last leader noted on the Lease for the next one; zeros where it did not."""
         namespace, name = self._lease_name
         try:
-            return float((await kube.get(LEASES, name, namespace)).metadata.annotations.get(LABELLED_UNTIL, 0))
+            moment, _, last_id = (await kube.get(LEASES, name, namespace)).metadata.annotations.get(LABELLED_UNTIL, "0/0").partition("/")
+            return float(moment), int(last_id)
         except (KubeError, ValueError) as error:
             log.warning(
-                "Lease %s/%s does not tell which jobs have their labels (%s): more of Slurm's jobs are read instead", namespace, name, error
+                "Lease %s/%s does not tell which jobs have their labels (%s): more of Slurm's jobs are read", namespace, name, error
             )
-            return 0.0
+            return 0.0, 0
 
-    def _note_labelled(self, moment: float) -> None:
-        self._leading.notes = {LABELLED_UNTIL: f"{moment:.0f}"}
+    def _note(self, moment: float, last_id: int) -> None:
+        self._leading.notes = {LABELLED_UNTIL: f"{moment:.0f}/{last_id}"}
 
     @property
     def _lease_name(self) -> tuple[str, str]:

@@ -49,7 +49,7 @@ APART: Final = "scheduler.slinky.slurm.net/apart"  # a pod of a group that has n
 
 # What an administrator writes on the bridge's Lease: the alarm whose absent jobs are given up.
 ABSENCE_CONFIRMED: Final = "slinky.slurm.net/absence-confirmed"
-# What a leader writes there for the next one: the moment (seconds since 1970) up to which each job that it submitted has its label on a pod.
+# What a leader writes there for the next one: the moment (seconds since 1970) up to which each job that it submitted has its label on a pod, and, after a slash, the highest job id that it knew.
 LABELLED_UNTIL: Final = "slinky.slurm.net/labelled-until"
 
 # Nodes.

@@ -80,8 +80,8 @@ class Leadership:
         absence: AbsenceSettings | None = None,
         names: NodeNames | None = None,
         hybrid_devices: bool = True,
-        labelled_until: Callable[[], Awaitable[float]] | None = None,
-        note_labelled: Callable[[float], None] | None = None,
+        noted: Callable[[], Awaitable[tuple[float, int]]] | None = None,
+        note: Callable[[float, int], None] | None = None,
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -119,9 +119,9 @@ class Leadership:
         self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own)
         sweep = (absence or AbsenceSettings()).sweep_seconds
         self._strays = Strays(executor, slurm, membership, loop.known, loop.owner_of, sweep)
-        self._note_labelled = note_labelled
+        self._note = note
         self._takeover = Takeover(
-            slurm, executor.site.cluster, membership, loop, self._is_of, self._take_over, self._strays.suspect, labelled_until or _not_known
+            slurm, executor.site.cluster, membership, loop, self._is_of, self._take_over, self._strays.suspect, noted or _nothing_noted
         )
         self._strays.note, loop.may_begin = self._takeover.note, self._takeover.may_begin
         teller.standings = self._standing
@@ -207,13 +207,13 @@ class Leadership:
 
     async def _note_labels(self) -> None:
         """For the next leader: up to which moment each job that was submitted has its label."""
-        while self._note_labelled is not None:
+        while self._note is not None:
             now = time.time()
             open_ones = [
                 known.sent_at for known in self.reconciler.known.values() if known.submitting or known.unsettled or known.unwritten
             ]
             if all(open_ones):  # else one that was taken over has yet to get its label
-                self._note_labelled(min([now, *open_ones]))
+                self._note(min([now, *open_ones]), await self._slurm.jobs.last_id())
             await asyncio.sleep(NOTE_SECONDS)
 
     def _take_over(self, key: WorkloadKey, jobs: Sequence[Found]) -> None:
@@ -288,9 +288,9 @@ class Leadership:
         return None
 
 
-async def _not_known() -> float:
+async def _nothing_noted() -> tuple[float, int]:
     """Nothing tells which jobs of an earlier leader have their label."""
-    return 0.0
+    return 0.0, 0
 
 
 def _surplus(known: Known) -> Standing:

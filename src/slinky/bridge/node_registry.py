@@ -38,6 +38,8 @@ NAMELESS_SECONDS = 3600.0  # for which a job of others that names no node is bel
 MOST_WITNESSES = 8  # jobs that are remembered for naming one node
 READ_TOGETHER = 64  # jobs that are read at a time in a search
 SEARCH_SHARE = 0.25  # of the time, that a long search takes at most
+LIST_SECONDS = 300.0  # for the ids of all live jobs: half a minute for 100,000 of them
+LIST_SHARE = 0.05  # of the time, that this may take
 AT_ONCE = 1000  # jobs that a search reads while those that ask wait; one through more goes on by itself
 APART_SECONDS = 0.2
 MANY = 12  # who want a fresh look at once: a list of all is then cheaper than as many requests
@@ -90,6 +92,7 @@ class NodeRegistry:
         self._witnesses: dict[str, set[int]] = {}  # of each name that live jobs have, some of those jobs
         self._nameless: dict[int, float] = {}  # jobs of others that name no node, and when they were read
         self._searched_at = float("-inf")
+        self._list_took = 0.0
         self._naming = asyncio.Lock()
         self._search: asyncio.Task[None] | None = None
 
@@ -153,7 +156,10 @@ class NodeRegistry:
                 search.result()  # what failed is raised, and tried again later
             if self._search is not None or await self._has_witness(name):
                 return True
-            if asyncio.get_running_loop().time() - self._searched_at > NAMES_SECONDS:
+            since = asyncio.get_running_loop().time() - self._searched_at
+            if since > NAMES_SECONDS and since <= self._list_took / LIST_SHARE:
+                return True  # it is searched again when that costs Slurm less
+            if since > NAMES_SECONDS:
                 unread = await self._to_be_read()
                 if len(unread) > AT_ONCE:
                     log.info("node %s is to go: %d jobs are read first, as one of them may name it", name, len(unread))
@@ -172,12 +178,14 @@ class NodeRegistry:
             if name in _named_by(job for job in await self._slurm.jobs.records([job_id]) if not job.is_finished):
                 return True
         self._witnesses.pop(name, None)
-        self._searched_at = float("-inf")
+        self._searched_at = min(self._searched_at, asyncio.get_running_loop().time() - NAMES_SECONDS - 1)
         return False
 
     async def _to_be_read(self) -> list[int]:
         """The live jobs, but for those that are known not to name a node."""
-        live = {status.job_id for status in await self._slurm.jobs.states() if not status.is_finished}
+        began = asyncio.get_running_loop().time()
+        live = {status.job_id for status in await self._slurm.within(LIST_SECONDS).jobs.states() if not status.is_finished}
+        self._list_took = asyncio.get_running_loop().time() - began
         good = asyncio.get_running_loop().time() - NAMELESS_SECONDS
         self._nameless = {job_id: read for job_id, read in self._nameless.items() if job_id in live and read >= good}
         return sorted(live - self._nameless.keys())

@@ -32,7 +32,7 @@ LABELLED_SECONDS = 15.0  # by which the last leader's note may be too late, the 
 
 
 class Takeover:
-    """`is_of(job, key)` tells whether a job is of pods that are known by its label alone. `inherit(key, jobs)` gives a workload the one of these jobs that is its own, and ends the others. `until()` tells up to which moment (seconds since 1970) every job of an earlier leader has its label; 0.0 where that is not known."""
+    """`is_of(job, key)` tells whether a job is of pods that are known by its label alone. `inherit(key, jobs)` gives a workload the one of these jobs that is its own, and ends the others. `noted()` is what the last leader noted: up to which moment (seconds since 1970) each of its jobs has its label, and the highest job id that it knew; 0 where that is not known."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Takeover:
         is_of: Callable[[Found, WorkloadKey], bool],
         inherit: Callable[[WorkloadKey, Sequence[Found]], None],
         suspect: Callable[[int], None],
-        until: Callable[[], Awaitable[float]],
+        noted: Callable[[], Awaitable[tuple[float, int]]],
     ) -> None:
         self._slurm = slurm
         self._cluster = cluster
@@ -51,7 +51,7 @@ class Takeover:
         self._reconciler = reconciler
         self._is_of, self._inherit = is_of, inherit
         self._suspect = suspect
-        self._until = until
+        self._noted = noted
         self._began = float("inf")
         self._waiting: set[WorkloadKey] = set()
         self._released: set[WorkloadKey] = set()
@@ -81,7 +81,8 @@ class Takeover:
         self._release(
             key for key, jobs in labels.items() if jobs & {job_id for found in self._of(key) for job_id in found.submission.job_ids}
         )
-        until = await self._until_answered(self._until)
+        until, last_id = await self._noted()
+        await self._slurm.jobs.ids_used(last_id)
         floor = until - LABELLED_SECONDS if until else 0.0
         first = max(floor, self._began - RECENT_SECONDS)
         await self._until_answered(lambda: self._look_back_to(first))

@@ -25,9 +25,9 @@ from slinky.slurm.answers import Envelope
 from slinky.slurm.connection import Connection
 from slinky.slurm.descriptions import JobDescription
 from slinky.slurm.errors import BadAnswerError, ConfigurationError, NotFoundError, UnavailableError
+from slinky.slurm.job_ids import JobIds
 from slinky.slurm.lanes import Lane
-from slinky.slurm.models.cluster import DiagnosticsAnswer
-from slinky.slurm.models.jobs import Job, JobList, JobStatus, StatusList
+from slinky.slurm.models.jobs import Job, JobList, StatusList
 from slinky.slurm.streams import stream
 
 __all__ = ["MarkerField", "Markers", "carries", "with_marker"]
@@ -45,6 +45,7 @@ RELOAD_SECONDS = 10.0  # between two full lists, where what is known is not to b
 FRESH_SUBMITS = 5000  # and how many submits of our own
 OLDER_IN_A_ROW = 50  # jobs submitted too early, after which no younger one is expected: administrators may choose ids
 CLOCK_SECONDS = 5.0  # by which Slurm's times may be off, once the difference of the clocks is taken into account
+FORGET_AT_ONCE = 2_000  # jobs that are looked at to see whether Slurm still knows them
 MOST_OWN = 20_000  # own submits that are remembered between two looks
 
 _WORD = re.compile(r"[\w-]+")
@@ -57,6 +58,7 @@ class Marked(msgspec.Struct, gc=False):
     extra: str = ""
     comment: str = ""
     admin_comment: str = ""
+    submitted: int = 0  # seconds since 1970, by Slurm's clock; 0 where it is not known
 
 
 class MarkedList(Envelope, kw_only=True):
@@ -66,7 +68,6 @@ class MarkedList(Envelope, kw_only=True):
 _MARKED = msgspec.json.Decoder(MarkedList)
 _STATES = msgspec.json.Decoder(StatusList)
 _JOBS = msgspec.json.Decoder(JobList)
-_DIAGNOSTICS = msgspec.json.Decoder(DiagnosticsAnswer)
 
 
 def carries(text: str, marker: str) -> bool:
@@ -110,11 +111,14 @@ class Markers:
         self._submits = 0  # since then
         self._claims: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._alone: MarkerField | None = None
+        self.ids = JobIds(connection)
+        self._ahead = 0.0  # Slurm's clock, of ours, in seconds
 
     def alone(self, field: MarkerField) -> None:
         """Nothing but this client submits its markers from now on, which stand at the beginning of this field. What was known before is forgotten."""
         self._alone = field
         self._forget(list(self._known))
+        self.ids.begin_anew()
         self._submits = 0
 
     async def prepare(self) -> None:
@@ -122,6 +126,7 @@ class Markers:
         if self._alone:
             if self._distrusted:  # nothing is read for it: a search reads what is not known
                 self._forget(list(self._known))
+                self.ids.begin_anew()
                 self._distrusted = False
             return
         now = asyncio.get_running_loop().time()
@@ -137,13 +142,6 @@ class Markers:
         """Slurm has lost jobs that it had: ids may mean others now. All are read again before the next search or submit, not more often than every ten seconds."""
         self._distrusted = True
 
-    async def alive(self, field: MarkerField) -> dict[int, str]:
-        """The texts of all jobs that are not over, as far as they are kept. Costs the states, and those jobs alone that appeared since the last look."""
-        await self.prepare()
-        async with self._lock:
-            open_jobs = await self._look()
-        return {job_id: getattr(self._known[job_id], field) for job_id in open_jobs if job_id in self._known}
-
     def claim(self, marker: str, field: MarkerField) -> asyncio.Lock:
         """To be held while a job of that marker is submitted: one at a time."""
         return self._claims.setdefault((field, marker), asyncio.Lock())
@@ -155,15 +153,6 @@ class Markers:
                 if not self._is_fresh():
                     await self._look()
 
-    async def learn(self, jobs: AsyncIterator[Job]) -> AsyncIterator[Job]:
-        """All jobs, passed through: who reads them all anyway need not have them read a second time."""
-        began = asyncio.get_running_loop().time()
-        async for job in jobs:
-            self._remember(Marked(job.job_id, job.extra, job.comment, job.admin_comment))
-            yield job
-        self._loaded = True
-        self._refresh_began = began
-
     def submitted(self, job_id: int, job: JobDescription, *, once: bool) -> None:
         """Slurm answered a submit of ours: nothing to look for. Those without `once` are left to the next look where many came since the last."""
         if self._alone:
@@ -172,7 +161,8 @@ class Markers:
                 self._submits -= 1
         if self._alone or (self._loaded and (once or self._submits < FRESH_SUBMITS)):
             self._submits += 1
-            self._remember(Marked(job_id, job.extra or "", job.comment or "", job.admin_comment or ""))
+            at = int(time.time() + self._ahead)
+            self._remember(Marked(job_id, job.extra or "", job.comment or "", job.admin_comment or "", at))
 
     def known(self, marker: str, field: MarkerField) -> int | None:
         """From memory, without asking."""
@@ -193,21 +183,37 @@ class Markers:
         return sorted({job_id for marker in wanted for job_id in self._carriers(marker, field)})
 
     async def unread(self, *, live: bool = False) -> list[int]:
-        """The ids of jobs that this client has neither submitted nor read, in rising order; those that Slurm does not know any more are forgotten. Arrays are left out: no external job is one. Costs the states of all jobs (80 bytes each)."""
+        """Ids of jobs that this client has neither submitted nor read, in rising order, arrays left out: no external job is one. All of them, or, where Slurm has very many jobs, a portion: the same until they were read, then others. Those that Slurm does not know any more are forgotten."""
         await self.prepare()
         async with self._lock:
-            before, submits = set(self._known), self._submits
-            answer = await self._connection.read("slurm/jobs/state/", _STATES, lane=Lane.URGENT)
-            present, wanted = await asyncio.to_thread(_ids_of, answer.jobs or (), live)  # a quarter of a second for 100,000
-            self._forget(before - present)
-            self._submits -= submits
-        return sorted(wanted - self._known.keys())
+            if await self.ids.are_few():
+                before = set(self._known)
+                statuses = [status for status in await self.ids.all() if "_" not in status.label]
+                self._forget(before - {status.job_id for status in statuses})
+                self._submits = 0
+                return sorted({status.job_id for status in statuses if not (live and status.is_finished)} - self._known.keys())
+            gone, found = await self.ids.portion(self._known.keys(), live)
+            self._forget(self._known.keys() & gone)
+            await self._forget_some()
+            return sorted(found)
+
+    async def _forget_some(self) -> None:
+        """Of those that were remembered first, what Slurm does not know any more; the others take their place at the end."""
+        oldest = list(itertools.islice(self._known, FORGET_AT_ONCE))
+        present = {status.job_id for status in await self.ids.among(oldest)}
+        self._forget(set(oldest) - present)
+        for job_id in oldest:
+            if job_id in self._known:
+                self._known[job_id] = self._known.pop(job_id)
 
     async def read(self, job_ids: Collection[int]) -> list[Job]:
         """The records of these jobs, which are known from then on."""
         found = await self.records(job_ids)
         for job in found:
-            self._remember(Marked(job.job_id, job.extra, job.comment, job.admin_comment))
+            submitted = job.submit_time
+            at = submitted if isinstance(submitted, int) else 0
+            self._remember(Marked(job.job_id, job.extra, job.comment, job.admin_comment, at))
+        self.ids.was_read(job_ids)
         return found
 
     async def records(self, job_ids: Collection[int]) -> list[Job]:
@@ -237,23 +243,23 @@ class Markers:
     async def newest(self, since: float = 0.0) -> AsyncIterator[list[Job]]:
         """Jobs that this client does not know, in groups, the newest first, until they were submitted before `since` (by our clock): job ids rise with the time of the submit, but for few."""
         await self.prepare()
-        limit = since - CLOCK_SECONDS + await self._clock_difference() if since else 0.0
-        ids = await self.unread()
+        limit = 0.0
+        if since:
+            now = (await self.ids.diagnostics()).req_time
+            self._ahead = now - time.time() if isinstance(now, int) else 0.0
+            limit = since - CLOCK_SECONDS + self._ahead
         older = 0
-        for end in range(len(ids), 0, -OLDER_IN_A_ROW):
-            found = await self.read(ids[max(0, end - OLDER_IN_A_ROW) : end])
-            found.sort(key=lambda job: -job.job_id)
-            yield found
-            for job in found:
-                submitted = job.submit_time
-                older = older + 1 if isinstance(submitted, int) and submitted < limit else 0
-            if older >= OLDER_IN_A_ROW:
-                return
-
-    async def _clock_difference(self) -> float:
-        """Slurm's clock less ours, in seconds."""
-        now = (await self._connection.read("slurm/diag/", _DIAGNOSTICS)).statistics.req_time
-        return now - time.time() if isinstance(now, int) else 0.0
+        async for ids in self.ids.descending():
+            for start in range(0, len(ids), OLDER_IN_A_ROW):
+                some = ids[start : start + OLDER_IN_A_ROW]
+                if found := await self.read([job_id for job_id in some if job_id not in self._known]):
+                    yield sorted(found, key=lambda job: -job.job_id)
+                for job_id in some:
+                    known = self._known.get(job_id)
+                    if known is not None:  # else it is gone
+                        older = older + 1 if 0 < known.submitted < limit else 0
+                if older >= OLDER_IN_A_ROW:
+                    return
 
     async def appears(self, marker: str, field: MarkerField, settle: float, since: float = 0.0) -> int | None:
         """Look until it is there, or until Slurm has been answering for `settle` seconds without it. The caller sets the deadline."""
@@ -291,8 +297,7 @@ class Markers:
             if self._refresh_began < asked:
                 await self._look()
 
-    async def _look(self) -> set[int]:
-        """Returns those that are not over."""
+    async def _look(self) -> None:
         began = asyncio.get_running_loop().time()
         before, submits = set(self._known), self._submits
         answer = await self._connection.read("slurm/jobs/state/", _STATES, lane=Lane.URGENT)
@@ -305,7 +310,6 @@ class Markers:
         self._forget(before - present)
         self._refresh_began = began
         self._submits -= submits
-        return {status.job_id for status in answer.jobs or () if not status.is_finished}
 
     async def _look_at(self, job_ids: Iterable[int]) -> None:
         turns = asyncio.Semaphore(AT_ONCE)
@@ -325,10 +329,11 @@ class Markers:
                 raise result
 
     def _remember(self, job: Marked) -> None:
+        self.ids.saw(job.job_id)
         if job.job_id in self._known:
             self._forget([job.job_id])
         if self._alone:  # others' jobs may be many, and their texts long
-            job = Marked(job.job_id, **{self._alone: remembered(getattr(job, self._alone), ALONE_WORDS)})
+            job = Marked(job.job_id, submitted=job.submitted, **{self._alone: remembered(getattr(job, self._alone), ALONE_WORDS)})
         else:
             job = Marked(job.job_id, remembered(job.extra), remembered(job.comment), remembered(job.admin_comment))
         self._known[job.job_id] = job
@@ -351,13 +356,6 @@ class Markers:
         nobody: set[int] = set()
         candidates = min((self._words.get((field, word), nobody) for word in words), key=len, default=self._known.keys())
         return {job_id for job_id in candidates if carries(getattr(self._known[job_id], field), marker)}
-
-
-def _ids_of(statuses: Sequence[JobStatus], live: bool) -> tuple[set[int], set[int]]:
-    """Of jobs that are no arrays: all, and those that are asked for."""
-    alone = [status for status in statuses if "_" not in status.label]
-    present = {status.job_id for status in alone}
-    return present, {status.job_id for status in alone if not status.is_finished} if live else present
 
 
 def _keys(job: Marked) -> set[tuple[str, str]]:
