@@ -41,11 +41,11 @@ class Slurm:
     async def all(self) -> list[Node]:
         return [self._node]
 
-    def within(self, _: float) -> "Slurm":
-        return self
-
     async def states(self, _: Iterable[int] | None = None) -> list[JobStatus]:
         return [JobStatus("7", ["PENDING"])]
+
+    async def live_ids(self) -> set[int]:
+        return {7}
 
     async def records(self, job_ids: Iterable[int]) -> list[Job]:
         return [Job(job_id=job_id, job_states=["PENDING"], excluded_nodes=self._excluded) for job_id in job_ids]
@@ -95,11 +95,8 @@ class Slurms:
     async def all(self) -> list[Node]:
         return list(self.held.values())
 
-    def within(self, _: float) -> "Slurms":
-        return self
-
-    async def states(self, _: Iterable[int] | None = None) -> list[JobStatus]:
-        return []
+    async def live_ids(self) -> set[int]:
+        return set()
 
     async def records(self, _: Iterable[int]) -> list[Job]:
         return []

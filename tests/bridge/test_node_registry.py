@@ -100,13 +100,12 @@ class Queue:
             job_id=job_id, job_states=["PENDING"], excluded_nodes=excluded, required_nodes=required, admin_comment=comment
         )
 
-    def within(self, _: float) -> "Queue":
-        return self
+    async def live_ids(self) -> set[int]:
+        self.lists += 1
+        return {job_id for job_id, job in self.held.items() if not job.is_finished}
 
-    async def states(self, job_ids: Iterable[int] | None = None) -> list[JobStatus]:
-        self.lists += job_ids is None
-        wanted = self.held if job_ids is None else [job_id for job_id in job_ids if job_id in self.held]
-        return [JobStatus(str(job_id), self.held[job_id].job_states) for job_id in wanted]
+    async def states(self, job_ids: Iterable[int]) -> list[JobStatus]:
+        return [JobStatus(str(job_id), self.held[job_id].job_states) for job_id in job_ids if job_id in self.held]
 
     async def records(self, job_ids: Iterable[int]) -> list[Job]:
         found = [self.held[job_id] for job_id in job_ids if job_id in self.held]

@@ -38,8 +38,7 @@ NAMELESS_SECONDS = 3600.0  # for which a job of others that names no node is bel
 MOST_WITNESSES = 8  # jobs that are remembered for naming one node
 READ_TOGETHER = 64  # jobs that are read at a time in a search
 SEARCH_SHARE = 0.25  # of the time, that a long search takes at most
-LIST_SECONDS = 300.0  # for the ids of all live jobs: half a minute for 100,000 of them
-LIST_SHARE = 0.05  # of the time, that this may take
+LIST_SHARE = 0.05  # of the time, that asking for the ids of all live jobs may take
 AT_ONCE = 1000  # jobs that a search reads while those that ask wait; one through more goes on by itself
 APART_SECONDS = 0.2
 MANY = 12  # who want a fresh look at once: a list of all is then cheaper than as many requests
@@ -184,7 +183,7 @@ class NodeRegistry:
     async def _to_be_read(self) -> list[int]:
         """The live jobs, but for those that are known not to name a node."""
         began = asyncio.get_running_loop().time()
-        live = {status.job_id for status in await self._slurm.within(LIST_SECONDS).jobs.states() if not status.is_finished}
+        live = await self._slurm.jobs.live_ids()
         self._list_took = asyncio.get_running_loop().time() - began
         good = asyncio.get_running_loop().time() - NAMELESS_SECONDS
         self._nameless = {job_id: read for job_id, read in self._nameless.items() if job_id in live and read >= good}

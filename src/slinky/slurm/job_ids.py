@@ -19,12 +19,13 @@ from slinky.slurm.models.jobs import JobStatus, StatusList
 __all__ = ["JobIds"]
 
 MANY_JOBS = 20_000  # that wait or run: from there on ids are asked for by their numbers
-LIST_SECONDS = 300.0
 TOGETHER = 500  # ids in a request
 REQUESTS = 4  # at a time
 PORTION = 20_000  # ids that are looked through at a time
 STRIDE = 5_000  # between two looks for the highest id
 FARTHEST = 5_000_000  # above the highest id that is known, that others may have used up
+PROBES = 10  # stretches of ids that one request asks about
+HIGHEST = 0x03FF0000  # no job id is higher, unless Slurm is configured so
 MOST_EMPTY = 2_000  # requests in a row without a job, after which no older one is expected
 
 _STATES = msgspec.json.Decoder(StatusList)
@@ -56,8 +57,8 @@ class JobIds:
         return (await self._connection.read("slurm/diag/", _DIAGNOSTICS)).statistics
 
     async def all(self) -> Sequence[JobStatus]:
-        """In one request."""
-        found = (await self._connection.within(LIST_SECONDS).read("slurm/jobs/state/", _STATES, lane=Lane.URGENT)).jobs or ()
+        """In one request, for where there are few."""
+        found = (await self._connection.read("slurm/jobs/state/", _STATES, lane=Lane.URGENT)).jobs or ()
         self.saw(max((status.job_id for status in found), default=0))
         return found
 
@@ -76,43 +77,56 @@ class JobIds:
         self.saw(max((status.job_id for status in found), default=0))
         return found
 
+    async def live(self) -> set[int]:
+        """The ids of all jobs and arrays that are not over."""
+        found: set[int] = set()
+        async for statuses in self._falling():
+            found.update(status.job_id for status in statuses if not status.is_finished)
+        return found
+
     async def descending(self) -> AsyncIterator[list[int]]:
         """All ids that Slurm has jobs for, arrays left out, in groups, the highest first."""
+        async for statuses in self._falling():
+            if ids := _ids_of(statuses, False)[0]:
+                yield sorted(ids, reverse=True)
+
+    async def _falling(self) -> AsyncIterator[Sequence[JobStatus]]:
+        """The states of all jobs, in groups, the highest ids first."""
         if await self.are_few():
-            ids, _ = await asyncio.to_thread(_ids_of, await self.all(), False)
-            falling = sorted(ids, reverse=True)
-            for start in range(0, len(falling), TOGETHER):
-                yield falling[start : start + TOGETHER]
+            found = sorted(await self.all(), key=lambda status: status.job_id, reverse=True)
+            for start in range(0, len(found), TOGETHER):
+                yield found[start : start + TOGETHER]
             return
         position, empty = await self.top(), 0
         while position > 0 and empty < MOST_EMPTY:
             low = max(0, position - TOGETHER)
-            ids, _ = _ids_of(await self.among(range(low + 1, position + 1)), False)
-            if ids:
-                yield sorted(ids, reverse=True)
-            position, empty = low, 0 if ids else empty + 1
+            some = await self.among(range(low + 1, position + 1))
+            yield some
+            position, empty = low, 0 if some else empty + 1
 
     async def are_few(self) -> bool:
         now = await self.diagnostics()
         return now.jobs_pending + now.jobs_running <= MANY_JOBS
 
     async def top(self) -> int:
-        """The highest id that is used. Others submit too: it is looked for above the last that is known."""
+        """The highest id that is used. Others submit too: it is looked for above the last that is known; where none is, everywhere."""
         if not self.highest:
-            await self.all()  # nothing else tells, and it is needed once
-            return self.highest
+            await self._probe(0, HIGHEST)
         while True:
             before = self.highest
             await self.among(range(before + 1, before + 1 + REQUESTS * TOGETHER))
-            if self.highest > before:
-                continue
-            for start in range(before, before + FARTHEST, STRIDE * REQUESTS * 10):
-                firsts = range(start + STRIDE, start + STRIDE * REQUESTS * 10 + 1, STRIDE)
-                await self.among({first + offset for first in firsts for offset in range(TOGETHER // 10)})
-                if self.highest > before:
-                    break
-            if self.highest == before:
+            if self.highest == before and not await self._probe(before, before + FARTHEST, stop=True):
                 return before
+
+    async def _probe(self, low: int, high: int, *, stop: bool = False) -> bool:
+        """Some ids in each stretch of them, 40 stretches at a time: whether one is used. With `stop`, until one is."""
+        before, step = self.highest, STRIDE * REQUESTS * PROBES
+        for start in range(low, min(high, HIGHEST), step):
+            firsts = range(start + STRIDE, start + step + 1, STRIDE)
+            await self.among({first + offset for first in firsts for offset in range(TOGETHER // PROBES)})
+            if stop and self.highest > before:
+                return True
+        return self.highest > before
 
     async def portion(self, known: Collection[int], live: bool) -> tuple[set[int], set[int]]:
         """Where there are many jobs: ids that were looked for and are not there, and some that are and are not `known`. Those that came since the last portion, and older ones, until all were."""

@@ -149,6 +149,10 @@ class Jobs:
         """Ids up to this one have been used, as somebody noted: newer ones are looked for from there on."""
         self._portal.run(self._inner.ids_used(job_id))
 
+    def live_ids(self) -> set[int]:
+        """The ids of all jobs and arrays that are not over: one request, or, where Slurm has more than 20,000 jobs, one for each 500 ids, as a list of all takes slurmrestd half a minute then."""
+        return self._portal.run(self._inner.live_ids())
+
     def unread(self, *, live: bool = False) -> list[int]:
         """The ids of jobs that this client has neither submitted nor read so far, the oldest first, without arrays; with `live` without those that are over. Where Slurm has more than 20,000 jobs, a portion of them: the same ids until they were read, then others."""
         return self._portal.run(self._inner.unread(live=live))

@@ -223,6 +223,10 @@ class Jobs:
         """Ids up to this one have been used, as somebody noted: newer ones are looked for from there on."""
         self._markers.ids.saw(job_id)
 
+    async def live_ids(self) -> set[int]:
+        """The ids of all jobs and arrays that are not over: one request, or, where Slurm has more than 20,000 jobs, one for each 500 ids, as a list of all takes slurmrestd half a minute then."""
+        return await self._markers.ids.live()
+
     async def unread(self, *, live: bool = False) -> list[int]:
         """The ids of jobs that this client has neither submitted nor read so far, the oldest first, without arrays; with `live` without those that are over. Where Slurm has more than 20,000 jobs, a portion of them: the same ids until they were read, then others."""
         return await self._markers.unread(live=live)
