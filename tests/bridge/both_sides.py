@@ -5,7 +5,6 @@ import datetime as dt
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -41,6 +40,7 @@ from slinky.kube import OutcomeUnknownError as LostAnswerError
 from slinky.kube.objects import Condition, Container, JobSpec, NodeStatus, OwnerReference, PodSpec, PodStatus, ResourceNeeds
 from slinky.slurm import (
     Allocation,
+    Diagnostics,
     Job,
     JobDescription,
     JobStatus,
@@ -52,11 +52,18 @@ from slinky.slurm import (
 )
 from tests.kube.virtual_time import run_in_virtual_time
 
-__all__ = ["GRANTS", "OWNER", "Silent", "World", "runs", "told"]
+__all__ = ["GRANTS", "OWNER", "Silent", "World", "diagnostics", "runs", "told"]
 
 GRANTS = partial(Policy(Settings(partition="bridge")).grant, labels={})
 SITE = Site(cluster="c1", partition="bridge")
 OWNER = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="train-uid", controller=True)
+
+
+def diagnostics(started: int, midnights: int = 0, requests: int = 1000, now: int = 0) -> Diagnostics:
+    """Of a slurmctld that was started at this moment, and has seen so many midnights since; `now` by its clock."""
+    times = {"req_time_start": {"set": True, "number": started + 86400 * midnights}, "req_time": {"set": bool(now), "number": now}}
+    counts = [{"message_type": "REQUEST_PING", "count": requests if midnights or started == 1 else 1}]
+    return msgspec.convert({**times, "rpcs_by_message_type": counts}, Diagnostics)
 
 
 class Silent:
@@ -86,6 +93,8 @@ class World:
         self.born = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         self.down = False
         self.started = 1  # of slurmctld
+        self.read: set[int] = set()  # jobs that were read, or submitted by this client
+        self.requests: list[str] = []  # for jobs that others may have
         self.acts: list[str] = []
         self.interferes = ""  # what keeps a pod from being in flight with another
         self.comments: dict[int, str] = {}  # of jobs that were cancelled
@@ -191,6 +200,7 @@ class World:
             "tasks": tasks,
         }
         self.held[job_id] = msgspec.convert(record, Job)
+        self.read.add(job_id)
         self.acts.append(f"submit {job_id} x{description.tasks}")
         if self.lose_answers:
             self.lose_answers -= 1
@@ -203,20 +213,47 @@ class World:
 
     async def diag(self) -> Any:
         self.check()
-        return SimpleNamespace(req_time_start=self.started, req_time=None)
+        return diagnostics(self.started)
 
     async def distrust_markers(self) -> None:
-        pass
+        self.read = set()
 
-    async def marked(self, *, marker_in: str) -> dict[int, str]:
+    async def submits_alone(self, marker_in: str) -> None:
         assert marker_in == "admin_comment"
+        self.read = set()
+
+    async def ids_used(self, job_id: int) -> None: ...
+
+    async def last_id(self) -> int:
+        return max(self.read, default=0)
+
+    async def unread(self, *, live: bool = False) -> list[int]:
         self.check()
-        return {job_id: job.admin_comment for job_id, job in self.held.items() if not job.is_finished}
+        self.requests.append("states")
+        return sorted(job_id for job_id, job in self.held.items() if job_id not in self.read and not (live and job.is_finished))
+
+    async def records(self, job_ids: Iterable[int], *, learn: bool = False) -> list[Job]:
+        self.check()
+        asked = [job_id for job_id in job_ids if job_id in self.held]
+        self.requests += [f"job {job_id}" for job_id in asked]
+        await asyncio.sleep(0.001 * len(asked))
+        if learn:
+            self.read.update(asked)
+        return [self.held[job_id] for job_id in asked if job_id in self.held]
+
+    async def newest(self, since: float = 0.0) -> AsyncIterator[list[Job]]:
+        """In groups of 50, until all of one were submitted earlier."""
+        ids = await self.unread()
+        for end in range(len(ids), 0, -50):
+            found = await self.records(ids[max(0, end - 50) : end], learn=True)
+            yield found
+            if all(isinstance(job.submit_time, int) and job.submit_time < since for job in found):
+                return
 
     def adopting(self, *_: object) -> None:
         pass
 
-    async def find(self, workload: Workload) -> Submission | None:
+    async def find(self, workload: Workload, _: float = 0.0) -> Submission | None:
         self.check()
         sent = translate(workload, SITE)
         mine = [job_id for job_id, job in self.held.items() if job.admin_comment == sent.admin_comment and not job.is_finished]

@@ -17,6 +17,7 @@ from slinky.bridge.poller import JobPoller
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import KubeError, Lease, Meta
 from slinky.slurm import JobStatus, NotFoundError
+from tests.bridge.both_sides import diagnostics
 from tests.kube.virtual_time import run_in_virtual_time
 
 SETTINGS = AbsenceSettings(share=0.25, jobs=3)
@@ -80,7 +81,7 @@ class Cluster:
         raise NotFoundError(f"there is no job {job_id}")
 
     async def diag(self) -> Any:
-        return SimpleNamespace(req_time_start=1, req_time=None)
+        return diagnostics(1)
 
     async def distrust_markers(self) -> None: ...
 

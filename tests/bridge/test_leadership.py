@@ -2,7 +2,8 @@
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -38,7 +39,27 @@ class Succession:
     def __init__(self) -> None:
         self.world = World()
         self.window = Window(10, 10)
-        self.then: Callable[[], None] = lambda: None  # once the successor has read the jobs
+        self.then: Callable[[], None] = lambda: None  # once the successor has read the jobs that pods name
+        self.noted = 0.0  # by the earlier leader: up to when each job has its label
+        self.noted_by: Callable[[float], None] = lambda _: None
+        self.answers = asyncio.Event()  # to what is asked about other jobs than those
+        self.answers.set()
+
+    async def as_noted(self) -> tuple[float, int]:
+        await self.answers.wait()
+        return self.noted, 0
+
+    async def records(self, job_ids: Iterable[int], *, learn: bool = False) -> list[Job]:
+        found = await World.records(self.world, job_ids, learn=learn)
+        self.then()
+        return found
+
+    def foreign(self, count: int, submitted: float) -> None:
+        """Jobs of others, after those that are there."""
+        first = max(self.world.held, default=0) + 1
+        for job_id in range(first, first + count):
+            record = {"job_id": job_id, "job_state": ["PENDING"], "submit_time": {"set": True, "number": int(submitted)}}
+            self.world.held[job_id] = msgspec.convert(record, Job)
 
     def gang(self, *uids: str, state: str = "RUNNING") -> None:
         """A Job that is a gang, and its job 1."""
@@ -75,7 +96,7 @@ class Succession:
 
     async def lead(self, seconds: float, holds_back: Callable[[], bool] = lambda: False, *, endings: bool = False) -> Leadership:
         me: Any = self.world
-        me.stream = self.stream
+        me.records = self.records
         quiet: Any = Quiet()
         leadership = Leadership(
             me,
@@ -90,6 +111,8 @@ class Succession:
             BridgeMetrics(CollectorRegistry()),
             lambda told: JobPoller(me, told),
             GRANTS,
+            noted=self.as_noted,
+            note=lambda moment, _: self.noted_by(moment),
         )
         self.world.loop = leadership.reconciler
         leadership._strays.holds_back = holds_back
@@ -101,12 +124,6 @@ class Succession:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         return leadership
-
-    async def stream(self, *, learn: bool) -> AsyncIterator[Job]:
-        assert learn
-        for job in list(self.world.held.values()):
-            yield job
-        self.then()
 
 
 def test_pods_keep_their_jobs_and_jobs_without_pods_are_ended() -> None:
@@ -399,5 +416,127 @@ def test_a_job_that_is_being_preempted_when_a_leader_takes_over_is_seen_to_befor
         assert set(asked) == {250}
         assert left.world.acts == ["evict p250"]
         assert left.world.reasons == {"p250": "SlurmPreempted"}
+
+    run_in_virtual_time(story())
+
+
+OLD = 1_000_000
+
+
+def test_a_takeover_reads_the_jobs_that_pods_name_and_the_newest_not_those_of_others() -> None:
+    """However many others have: the work of a start does not grow with them."""
+
+    async def story() -> None:
+        now = time.time()
+        left = Succession()
+        left.noted = now - 5
+        left.foreign(5000, OLD)
+        left.pod("a", 5001)
+        left.job(5001, "Pod ns/a-uid", "a-uid", submit_time={"set": True, "number": OLD})
+        left.foreign(5000, OLD)
+        left.pod("b", node="", phase="Pending", born=OLD)
+        left.pod("c", node="", phase="Pending", born=OLD)
+        left.job(10_002, "Pod ns/b-uid", "b-uid", state="PENDING", submit_time={"set": True, "number": int(now - 3)})
+        left.foreign(100, now)
+        leadership = await left.lead(10)
+        asked = [request for request in left.world.requests if request.startswith("job ")]
+        assert len(asked) < 400, "pods' own, those submitted lately, and a few to see that they are not"
+        known = leadership.reconciler.known
+        assert known[WorkloadKey("Pod", "ns", "a-uid")].job_id == 5001
+        assert known[WorkloadKey("Pod", "ns", "b-uid")].job_id == 10_002, "submitted by the last leader, and not labelled"
+        assert left.world.acts == ["submit 10103 x1"], "for c"
+
+    run_in_virtual_time(story())
+
+
+def test_a_pod_that_comes_after_the_start_is_submitted_while_older_ones_wait_for_evidence() -> None:
+    async def story() -> None:
+        left = Succession()
+        left.pod("old", node="", phase="Pending")
+        left.answers.clear()
+        task = asyncio.create_task(left.lead(60))
+        await asyncio.sleep(5)
+        left.pod("new", node="", phase="Pending", born=int(time.time()) + 1)
+        await asyncio.sleep(5)
+        assert left.world.acts == ["submit 1 x1"]
+        assert left.world.held[1].admin_comment.count("ns/new")
+        left.job(7, "Pod ns/old-uid", "old-uid", state="PENDING", submit_time={"set": True, "number": int(time.time())})
+        left.answers.set()
+        leadership = await task
+        assert left.world.acts == ["submit 1 x1"], "no second one for the old pod"
+        assert leadership.reconciler.known[WorkloadKey("Pod", "ns", "old-uid")].job_id == 7
+
+    run_in_virtual_time(story())
+
+
+def test_without_a_note_of_the_last_leader_a_pod_waits_until_all_jobs_as_young_as_it_were_read() -> None:
+    async def story() -> None:
+        left = Succession()
+        left.pod("a", node="", phase="Pending", born=OLD)
+        left.foreign(200, OLD - 100)
+        left.job(201, "Pod ns/a-uid", "a-uid", state="PENDING", submit_time={"set": True, "number": OLD + 1})
+        left.foreign(1000, OLD + 50)
+        leadership = await left.lead(10)
+        assert left.world.acts == []
+        assert leadership.reconciler.known[WorkloadKey("Pod", "ns", "a-uid")].job_id == 201
+        assert "job 1" not in left.world.requests
+
+    run_in_virtual_time(story())
+
+
+def test_an_orphan_among_many_jobs_of_others_is_found_in_time_and_ended() -> None:
+    """Older than all that a start looks at."""
+
+    async def story() -> None:
+        left = Succession()
+        left.noted = time.time() - 5
+        left.job(1, "Pod ns/gone-uid", "gone-uid", submit_time={"set": True, "number": OLD})
+        left.foreign(3000, OLD + 5)
+        await left.lead(20 * STRAY_SECONDS)
+        assert left.world.acts == ["end 1 None"]
+        asked = [request for request in left.world.requests if request.startswith("job ")]
+        assert len(asked) == len(set(asked)), "each is read once"
+
+    run_in_virtual_time(story())
+
+
+def test_a_job_that_is_found_late_is_taken_by_pods_that_wait_without_one() -> None:
+    """Its label could not be written, and the note says that it was."""
+
+    async def story() -> None:
+        left = Succession()
+        left.window = Window(1, 1)
+        left.noted = time.time() - 5
+        left.pod("b", node="", phase="Pending", born=OLD)
+        left.pod("a", node="", phase="Pending", born=OLD + 1)
+        left.job(1, "Pod ns/a-uid", "a-uid", state="PENDING", submit_time={"set": True, "number": OLD + 2})
+        left.foreign(300, OLD + 5)
+        leadership = await left.lead(20 * STRAY_SECONDS)
+        assert left.world.acts == ["submit 302 x1"], "for b, which has the only place in the window"
+        assert leadership.reconciler.known[WorkloadKey("Pod", "ns", "a-uid")].job_id == 1
+
+    run_in_virtual_time(story())
+
+
+def test_a_leader_notes_the_moment_up_to_which_its_jobs_have_their_labels() -> None:
+    async def story() -> None:
+        left, noted = Succession(), list[float]()
+        left.noted_by = noted.append
+        left.world.labels_go_along = False
+        left.pod("a", node="", phase="Pending", born=OLD)
+        left.world.out_of_reach.add("a")
+        began = time.time()
+        task = asyncio.create_task(left.lead(60))
+        await asyncio.sleep(30)
+        assert noted
+        assert max(noted) <= time.time()
+        assert left.world.acts[:1] == ["submit 1 x1"]
+        held = noted[-1]
+        assert began - 1 <= held
+        await asyncio.sleep(10)
+        assert noted[-1] == held, "the job's label is not written"
+        left.world.out_of_reach.clear()
+        await task
+        assert noted[-1] >= held
 
     run_in_virtual_time(story())

@@ -1,6 +1,6 @@
 """A look at one node, where Slurm's jobs have a say in what may be done to it. The rest is tried on real servers, in tests/bridge_sandbox."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from slinky.bridge.settings import Settings
 from slinky.kube import Cache
 from slinky.kube import Node as KubeNode
 from slinky.kube.objects import Taint
-from slinky.slurm import Job, Node, NotFoundError
+from slinky.slurm import Job, JobStatus, Node, NotFoundError
 
 
 class Slurm:
@@ -41,8 +41,14 @@ class Slurm:
     async def all(self) -> list[Node]:
         return [self._node]
 
-    async def stream(self) -> AsyncIterator[Job]:
-        yield Job(job_id=7, job_states=["PENDING"], excluded_nodes=self._excluded)
+    async def states(self, _: Iterable[int] | None = None) -> list[JobStatus]:
+        return [JobStatus("7", ["PENDING"])]
+
+    async def live_ids(self) -> set[int]:
+        return {7}
+
+    async def records(self, job_ids: Iterable[int]) -> list[Job]:
+        return [Job(job_id=job_id, job_states=["PENDING"], excluded_nodes=self._excluded) for job_id in job_ids]
 
     async def delete(self, name: str) -> None:
         self.deleted.append(name)
@@ -89,9 +95,11 @@ class Slurms:
     async def all(self) -> list[Node]:
         return list(self.held.values())
 
-    async def stream(self) -> AsyncIterator[Job]:
-        if not self.held:
-            yield Job(job_id=7)
+    async def live_ids(self) -> set[int]:
+        return set()
+
+    async def records(self, _: Iterable[int]) -> list[Job]:
+        return []
 
     async def drain(self, names: list[str], reason: str) -> None:
         self._change("drain", names, "DRAIN", reason=reason)

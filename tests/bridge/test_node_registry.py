@@ -1,9 +1,12 @@
 """How few requests many nodes need: those that want the same at the same moment go together."""
 
 import asyncio
+from collections.abc import Iterable
 
-from slinky.bridge.node_registry import MANY, NodeRegistry
-from slinky.slurm import Node, NodeChange, NotFoundError
+from slinky.bridge.marker import comment_for
+from slinky.bridge.node_registry import AT_ONCE, MANY, NAMELESS_SECONDS, NAMES_SECONDS, NodeRegistry
+from slinky.slurm import Job, JobStatus, Node, NodeChange, NotFoundError
+from tests.kube.virtual_time import run_in_virtual_time
 
 
 class Slurm:
@@ -82,3 +85,92 @@ async def test_few_are_looked_at_one_by_one_and_many_in_one_list() -> None:
     slurm.calls.clear()
     await registry.refresh("n7")
     assert slurm.calls == [("get", ["n7"])]
+
+
+class Queue:
+    """Jobs, and what was asked about them."""
+
+    def __init__(self, foreign: int) -> None:
+        self.nodes, self.jobs = Slurm(), self
+        self.held = {job_id: Job(job_id=job_id, job_states=["PENDING"]) for job_id in range(1, foreign + 1)}
+        self.lists = self.read = 0
+
+    def waits(self, job_id: int, *, excluded: str = "", required: str = "", comment: str = "") -> None:
+        self.held[job_id] = Job(
+            job_id=job_id, job_states=["PENDING"], excluded_nodes=excluded, required_nodes=required, admin_comment=comment
+        )
+
+    async def live_ids(self) -> set[int]:
+        self.lists += 1
+        return {job_id for job_id, job in self.held.items() if not job.is_finished}
+
+    async def states(self, job_ids: Iterable[int]) -> list[JobStatus]:
+        return [JobStatus(str(job_id), self.held[job_id].job_states) for job_id in job_ids if job_id in self.held]
+
+    async def records(self, job_ids: Iterable[int]) -> list[Job]:
+        found = [self.held[job_id] for job_id in job_ids if job_id in self.held]
+        self.read += len(found)
+        await asyncio.sleep(0.001 * len(found))
+        return found
+
+
+def test_a_node_that_a_held_job_names_for_hours_costs_one_search() -> None:
+    """And then that job's record, however often it is asked, and however many jobs there are."""
+
+    async def story() -> None:
+        slurm = Queue(foreign=500)
+        slurm.waits(501, excluded="n[1-3]")
+        registry = NodeRegistry(slurm, "c1")  # type: ignore[arg-type]
+        for _ in range(100):
+            assert await registry.is_named("n2")
+            await asyncio.sleep(2 * NAMES_SECONDS)
+        assert slurm.lists == 1
+        assert slurm.read <= 501 + 100
+        slurm.waits(502, required="n2")
+        slurm.held[501] = Job(job_id=501, job_states=["CANCELLED"], excluded_nodes="n[1-3]")
+        read = slurm.read
+        assert await registry.is_named("n2"), "another names it"
+        assert not await registry.is_named("n3")
+        del slurm.held[502]
+        assert not await registry.is_named("n2")
+        assert slurm.read - read <= 10, "jobs that name nothing are not read again"
+
+    run_in_virtual_time(story())
+
+
+def test_jobs_of_ours_are_read_at_each_search_and_those_of_others_again_after_a_while() -> None:
+    """We change what ours leave out; others' owners may."""
+
+    async def story() -> None:
+        slurm = Queue(foreign=100)
+        slurm.waits(101, comment=comment_for("c1", "Pod ns/u", [("ns", "p")], ["u"]))
+        registry = NodeRegistry(slurm, "c1")  # type: ignore[arg-type]
+        assert not await registry.is_named("n")
+        slurm.waits(101, excluded="n", comment=slurm.held[101].admin_comment)
+        await asyncio.sleep(NAMES_SECONDS + 1)
+        assert await registry.is_named("n")
+        slurm.waits(101, comment=slurm.held[101].admin_comment)
+        assert not await registry.is_named("n")
+        slurm.waits(50, excluded="n")
+        await asyncio.sleep(NAMELESS_SECONDS + 1)
+        assert await registry.is_named("n")
+
+    run_in_virtual_time(story())
+
+
+def test_a_search_through_very_many_jobs_holds_up_nobody_and_takes_a_share_of_slurms_time() -> None:
+    async def story() -> None:
+        slurm = Queue(foreign=5 * AT_ONCE)
+        slurm.waits(10_000, excluded="n")
+        registry = NodeRegistry(slurm, "c1")  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert await registry.is_named("other"), "as far as is known"
+        assert loop.time() - began < 0.01 * AT_ONCE
+        while await registry.is_named("other"):
+            await asyncio.sleep(1)
+        assert loop.time() - began > 2 * 0.001 * slurm.read
+        assert slurm.lists == 1
+        assert await registry.is_named("n")
+
+    run_in_virtual_time(story())

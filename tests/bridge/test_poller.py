@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from slinky.bridge.poller import JobPoller, PollTimes, next_pause
 from slinky.bridge.workload import WorkloadKey
 from slinky.slurm import JobStatus, UnavailableError
+from tests.bridge.both_sides import diagnostics
 from tests.kube.virtual_time import run_in_virtual_time
 
 TIMES = PollTimes()
@@ -23,15 +23,16 @@ class Slurm:
     def __init__(self, **states: str) -> None:
         self.held = {int(name[1:]): state for name, state in states.items()}
         self.down = False
-        self.started = 1
+        self.started, self.midnights, self.distrusted = 1, 0, 0
         self.silence = 0.001
         self.asked: list[frozenset[int]] = []
         self.jobs = self
 
-    async def distrust_markers(self) -> None: ...
+    async def distrust_markers(self) -> None:
+        self.distrusted += 1
 
     async def diag(self) -> Any:
-        return SimpleNamespace(req_time_start=self.started, req_time=None)
+        return diagnostics(self.started, self.midnights)
 
     async def states(self, job_ids: Iterable[int]) -> list[JobStatus]:
         wanted = frozenset(job_ids)
@@ -238,6 +239,22 @@ def test_what_no_job_can_do_and_a_restart_of_slurm_leave_another_epoch() -> None
     asyncio.run(story())
 
 
+def test_at_midnight_slurms_statistics_begin_anew_and_nothing_is_read_again_but_after_a_restart_all_is() -> None:
+    async def story() -> None:
+        async with Watcher(Slurm(j1="RUNNING")).running() as watcher:
+            watcher.poller.follow(1)
+            await watcher.until(lambda: watcher.poller.states)
+            for night in (1, 2):
+                watcher.slurm.midnights = night
+                await asyncio.sleep(30)
+            assert (watcher.poller.epoch, watcher.slurm.distrusted) == (0, 0)
+            watcher.slurm.started, watcher.slurm.midnights = 9_000_000, 0
+            await watcher.until(lambda: watcher.poller.epoch == 1)
+            assert watcher.slurm.distrusted == 1
+
+    run_in_virtual_time(story())
+
+
 def test_states_are_news_while_slurm_answers_and_not_when_it_is_down_or_silent() -> None:
     async def story() -> None:
         slurm = Slurm(j1="RUNNING")
@@ -265,7 +282,7 @@ def test_slurms_clock_is_read_with_the_question_whether_it_was_restarted() -> No
 
         async def diag() -> Any:
             await asyncio.sleep(0.01)
-            return SimpleNamespace(req_time_start=1, req_time=int(1_800_003_600 + loop.time()))
+            return diagnostics(1, now=int(1_800_003_600 + loop.time()))
 
         slurm.diag = diag  # type: ignore[method-assign]
         poller = JobPoller(slurm, lambda _: None)  # type: ignore[arg-type]

@@ -52,6 +52,28 @@ async def test_one_leads_and_gives_it_back(client: Client, namespace: str) -> No
     await eventually("all was told", lambda: told == ["a started", "a stopped", "b started", "b stopped"])
 
 
+async def test_a_leaders_notes_stay_on_the_lease_for_the_next_one(client: Client, namespace: str) -> None:
+    notes: dict[str, str] = {}
+    first = LeaderElector(client.access, "election", namespace, "a", times=TIMES, notes=lambda: notes)
+    first.start()
+    await eventually("the first leads", lambda: first.is_leader)
+    notes = {"example.com/note": "1"}
+
+    async def said() -> str:
+        return (await client.get(LEASES, "election", namespace)).metadata.annotations.get("example.com/note", "")
+
+    async with asyncio.timeout(30):
+        while await said() != "1":
+            await asyncio.sleep(0.05)
+    notes = {"example.com/note": "2"}
+    await first.stop()
+    second = LeaderElector(client.access, "election", namespace, "b", times=TIMES)
+    second.start()
+    await eventually("the second leads", lambda: second.is_leader)
+    assert await said() == "2", "written when the Lease was given back"
+    await second.stop()
+
+
 async def test_a_busy_main_loop_keeps_the_lease(access: Access, namespace: str) -> None:
     elector = LeaderElector(access, "election", namespace, "busy", times=TIMES)
     rival = LeaderElector(access, "election", namespace, "rival", times=TIMES)

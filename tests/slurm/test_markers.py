@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm import ConfigurationError, JobDescription, markers
+from slinky.slurm import ConfigurationError, JobDescription, NotFoundError, job_ids, markers
 from slinky.slurm.connection import Connection
 from slinky.slurm.markers import Marked, Markers, carries, remembered, with_marker
 
@@ -23,7 +24,8 @@ class Answers:
         self.jobs: dict[int, str] = {}
         self.asked: list[str] = []
 
-    async def read(self, path: str, decoder: Any, **_: object) -> Any:
+    async def read(self, path: str, decoder: Any, params: dict[str, list[int]] | None = None, **_: object) -> Any:
+        assert params is None
         self.asked.append(path)
         await asyncio.sleep(0.01)
         if path == "slurm/jobs/state/":
@@ -117,14 +119,6 @@ async def test_all_fields_of_a_job_of_ours_are_remembered() -> None:
     assert (known.known("one", "extra"), known.known("two", "comment"), known.known("three", "admin_comment")) == (7, 7, 7)
 
 
-async def test_the_texts_of_all_that_are_not_over_cost_the_states_and_what_is_new() -> None:
-    answers, known = remembering(["mine", "gone"])
-    del answers.jobs[2]
-    answers.jobs[3] = "new"
-    assert await known.alive("extra") == {1: "mine", 3: "new"}
-    assert answers.asked == ["slurm/jobs/state/", "slurm/job/3"]
-
-
 async def test_after_a_loss_of_slurms_state_all_is_read_again_but_not_for_each_job_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     answers, known = remembering(["mine"])
     loads = 0
@@ -145,3 +139,125 @@ async def test_after_a_loss_of_slurms_state_all_is_read_again_but_not_for_each_j
     assert loads == 2, "what came too soon is not forgotten"
     assert (known.known("mine", "extra"), known.known("another's", "extra")) == (None, 1)
     assert answers.asked == []
+
+
+class Site(Answers):
+    """Many jobs of others, each submitted a second after the one before; the clock of Slurm is an hour ahead of ours."""
+
+    AHEAD = 3600
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.jobs = dict.fromkeys(range(1, count + 1), "")
+        self.arrays: list[str] = []
+        self.newest = int(time.time()) + self.AHEAD
+
+    async def read(self, path: str, decoder: Any, params: dict[str, list[int]] | None = None, **_: object) -> Any:
+        if path == "slurm/diag/":
+            now = {"set": True, "number": int(time.time()) + self.AHEAD}
+            return decoder.decode(json.dumps({"statistics": {"req_time": now, "jobs_pending": len(self.jobs)}}))
+        if path == "slurm/jobs/state/":
+            self.asked.append(path + ("some" if params else ""))
+            if params:
+                assert len(params["job_id"]) <= 500
+                labels = [str(job_id) for job_id in params["job_id"] if job_id in self.jobs]
+            else:
+                labels = [*map(str, self.jobs), *self.arrays]
+            return decoder.decode(json.dumps({"jobs": [{"job_id": label, "state": ["PENDING"]} for label in labels]}))
+        self.asked.append(path)
+        job_id = int(path.rpartition("/")[2])
+        if job_id not in self.jobs:
+            raise NotFoundError("no such job")
+        submitted = {"set": True, "number": self.newest - max(self.jobs) + job_id}
+        return decoder.decode(json.dumps({"jobs": [{"job_id": job_id, "extra": self.jobs[job_id], "submit_time": submitted}]}))
+
+    @property
+    def records(self) -> int:
+        return sum(path.startswith("slurm/job/") for path in self.asked)
+
+
+def alone(count: int) -> tuple[Site, Markers]:
+    site = Site(count)
+    known = Markers(cast(Connection, site))
+    known.alone("extra")
+    return site, known
+
+
+async def test_a_client_that_submits_alone_reads_nothing_before_a_submit_however_many_jobs_others_start() -> None:
+    site, known = alone(1000)
+    for job_id in range(1001, 1101):
+        await known.prepare()
+        await known.freshen()
+        assert known.known(f"m-{job_id}", "extra") is None
+        known.submitted(job_id, JobDescription(extra=f"m-{job_id} and more"), once=True)
+        site.jobs |= {job_id: "", 10_000 + job_id: "another's"}
+        assert known.known(f"m-{job_id}", "extra") == job_id
+    assert site.asked == []
+
+
+async def test_a_search_reads_the_newest_jobs_down_to_the_moment_of_the_submit_by_slurms_clock() -> None:
+    site, known = alone(3000)
+    site.jobs[2990] = "mine"
+    site.arrays = [f"5_{task}" for task in range(100)]
+    assert await known.find_all("mine", "extra", since=time.time() - 20) == [2990]
+    assert site.records <= 200
+    read = site.records
+    assert await known.find_all(["other", "mine"], "extra", since=time.time() - 20) == [2990]
+    assert site.records - read <= 100, "what was read is not read again"
+    assert await known.find_all("mine", "extra") == [2990]
+    assert site.records == 3000, "and all of them where nothing tells when it was"
+    assert await known.unread() == []
+    known.distrust()
+    assert len(await known.unread()) == 3000, "after a restart ids may mean other jobs"
+
+
+async def test_what_others_write_on_many_jobs_is_not_kept() -> None:
+    site, known = alone(0)
+    for job_id in range(1, 101):
+        known._remember(Marked(job_id, extra=" ".join(f"{job_id}-{word}" for word in range(60)), comment="x y z " * 50))
+    assert len(known._words) <= 8 * 100
+    site.jobs = {7: ""}
+    await known.unread()
+    assert list(known._known) == [7], "what Slurm forgot is forgotten"
+
+
+async def test_where_slurm_has_very_many_jobs_ids_are_asked_for_from_the_highest_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of all states takes slurmrestd half a minute there."""
+    monkeypatch.setattr(job_ids, "MANY_JOBS", 1000)
+    monkeypatch.setattr(job_ids, "PORTION", 1000)
+    site, known = alone(5000)
+    site.jobs = {job_id: text for job_id, text in site.jobs.items() if job_id > 1000}
+    known.submitted(2000, JobDescription(extra="own"), once=True)
+    site.jobs[4990] = "mine"
+    assert await known.find_all("mine", "extra", since=time.time() - 20) == [4990]
+    assert "slurm/jobs/state/" not in site.asked
+    assert site.records <= 200
+    seen: set[int] = set()
+    for _ in range(20):
+        ids = await known.unread(live=True)
+        assert len(ids) <= 2000
+        assert await known.unread(live=True) == ids, "until they were read"
+        seen |= {job.job_id for job in await known.read(ids)}
+        site.jobs[max(site.jobs) + 1] = "new"
+    assert set(range(1001, 2000)) < seen, "the oldest"
+    assert {5001, 5010} < seen, "and the newcomers"
+    assert "slurm/jobs/state/" not in site.asked
+    site.jobs = {job_id: text for job_id, text in site.jobs.items() if job_id > 4000}
+    for _ in range(10):
+        await known.unread()
+    assert len(known._known) <= len(site.jobs), "what Slurm forgot is forgotten"
+
+
+async def test_the_highest_id_is_found_far_above_the_last_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_ids, "MANY_JOBS", 1000)
+    site, known = alone(0)
+    site.jobs = dict.fromkeys(range(700_000, 720_001), "")
+    known.submitted(100, JobDescription(extra="own"), once=True)
+    assert await known.ids.top() == 720_000
+    assert len(site.asked) < 500
+    fresh = Markers(cast(Connection, site))
+    fresh.alone("extra")
+    site.asked.clear()
+    assert await fresh.ids.top() == 720_000
+    assert "slurm/jobs/state/" not in site.asked, "also where nothing is known"
+    assert len(site.asked) < 2500

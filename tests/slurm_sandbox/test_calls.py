@@ -5,6 +5,7 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from slinky.sandbox.handle import Sandbox
@@ -24,8 +25,10 @@ from slinky.slurm import (
     SlurmClient,
     TokenFile,
     UnsupportedError,
+    markers,
     streams,
 )
+from slinky.slurm.numbers import Triplet
 from tests.slurm_sandbox.conftest import until
 
 pytestmark = pytest.mark.sandbox
@@ -301,6 +304,47 @@ async def test_a_job_is_found_by_its_marker_by_a_client_that_did_not_submit_it(s
         assert await other.jobs.find(marker[:-1], marker_in="admin_comment") is None
         later = await slurm.jobs.submit_external(SMALL, marker=f"{marker}-b")
         assert await other.jobs.find_all(f"{marker}-b") == [later.job_id]
+
+
+async def test_a_sole_submitter_finds_its_job_among_the_newest_and_reads_nothing_before_a_submit(
+    slurm: SlurmClient, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "OLDER_IN_A_ROW", 20)
+    held = JobDescription(tasks=1, partition="bridge", hold=True)
+    older = [(await slurm.jobs.submit_external(held)).job_id for _ in range(60)]
+    submitted = (await slurm.jobs.get(older[-1])).submit_time
+    assert isinstance(submitted, int)
+
+    async def later() -> bool:
+        now = (await slurm.diag()).req_time
+        return isinstance(now, int) and now > submitted + markers.CLOCK_SECONDS + 1
+
+    await until(later, "Slurm's clock to be past the time that clocks may differ by")
+    since = time.time()
+    marker = f"workload-{time.time_ns()}"
+    lost = await slurm.jobs.submit_external(held, marker=marker, marker_in="admin_comment")
+    newer = [(await slurm.jobs.submit_external(held)).job_id for _ in range(5)]
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file)) as other:
+        await other.jobs.submits_alone("admin_comment")
+        assert await other.jobs.find_all(marker, marker_in="admin_comment", since=since) == [lost.job_id]
+        unread = set(await other.jobs.unread(live=True))
+        assert not unread & {lost.job_id, *newer}
+        assert len(unread & set(older)) >= 20, "it stopped at those that were submitted before"
+        assert (await other.jobs.submit_external(held, marker=marker, marker_in="admin_comment", once=True)).job_id == lost.job_id
+        records = await other.jobs.records([older[0], 999_999_999], learn=True)
+        assert [job.job_id for job in records] == [older[0]]
+        assert older[0] not in await other.jobs.unread()
+
+
+async def test_a_restart_of_slurmctld_shows_in_its_statistics_and_a_look_at_them_does_not(slurm: SlurmClient, sandbox: Sandbox) -> None:
+    before = await slurm.diag()
+    assert before.rpcs_by_message_type
+    await sandbox.restart("slurmctld")
+    after = await slurm.diag()
+    assert after.is_of_another_start(before)
+    assert not (await slurm.diag()).is_of_another_start(after)
+    midnight = msgspec.structs.replace(after, _req_time_start=Triplet(set=True, number=1))
+    assert not (await slurm.diag()).is_of_another_start(midnight), "the counts have not fallen"
 
 
 async def test_a_ping_does_not_wait_behind_bulk(slurm: SlurmClient) -> None:

@@ -25,7 +25,10 @@ class AbsenceSettings(Section, frozen=True):
     ] = 0.2
     jobs: Annotated[int, Help("But not where fewer jobs than this are absent.")] = 5
     sweep_seconds: Annotated[
-        float, Help("How often jobs of the bridge are looked for that have no pods; one that two looks have found so is ended.")
+        float,
+        Help(
+            "Seconds between two searches for jobs of the bridge that have no pods. A search reads each live job of Slurm once, a few at a time. A job without pods is ended 15 s after it was found."
+        ),
     ] = 20.0
 
 

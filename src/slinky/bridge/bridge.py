@@ -22,6 +22,7 @@ from slinky.bridge.executor import Executor
 from slinky.bridge.group_status import GroupStatus
 from slinky.bridge.hybrid_nodes import HybridNodes
 from slinky.bridge.keeping import concerns_slurm, says_other
+from slinky.bridge.keys import LABELLED_UNTIL
 from slinky.bridge.leadership import KUBE_CLOCK_SECONDS, Leadership
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_controller import NodeController
@@ -39,11 +40,13 @@ from slinky.bridge.watches import Watches, release_of
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import (
+    LEASES,
     NAMESPACES,
     Access,
     Client,
     EventRecorder,
     HealthServer,
+    KubeError,
     KubeMetrics,
     Leading,
     Node,
@@ -118,6 +121,7 @@ class Bridge:
             await leadership.run()
         finally:
             self._leadership = self._alarm = None
+            self._leading.notes = {}
             self._metrics.forget_all()
             self._shadow_metrics.record = None
 
@@ -173,6 +177,8 @@ class Bridge:
                 return None
             return VolumeBinder(volumes, nodes, StorageActs(kube, self._may_act), settings.volumes.bind_seconds)
 
+        notes = settings.leader.elect and played is None  # in shadow mode no label is written
+
         def lead() -> Leadership:
             slurm_nodes = SlurmNodes(slurm)
             leadership = Leadership(
@@ -197,6 +203,8 @@ class Bridge:
                 names=watches.names,
                 hybrid_devices=settings.hybrid.devices == "allow",
                 kube_clock=kube_clock,
+                noted=partial(self._noted, kube) if notes else None,
+                note=self._note if notes else None,
             )
             leadership.also(HybridNodes(watches.names, nodes, slurm_nodes, events, self._may_act).run, "hybrid nodes")
             if settings.gangs.write_status and played is None:
@@ -237,6 +245,21 @@ class Bridge:
     def _may_act(self) -> bool:
         """This process leads, and no other copy of this cluster claims its jobs."""
         return self._leading.may_act() and (self._claim is None or self._claim.may_act)
+
+    async def _noted(self, kube: Client) -> tuple[float, int]:
+        """What the last leader noted on the Lease for the next one; zeros where it did not."""
+        namespace, name = self._lease_name
+        try:
+            moment, _, last_id = (await kube.get(LEASES, name, namespace)).metadata.annotations.get(LABELLED_UNTIL, "0/0").partition("/")
+            return float(moment), int(last_id)
+        except (KubeError, ValueError) as error:
+            log.warning(
+                "Lease %s/%s does not tell which jobs have their labels (%s): more of Slurm's jobs are read", namespace, name, error
+            )
+            return 0.0, 0
+
+    def _note(self, moment: float, last_id: int) -> None:
+        self._leading.notes = {LABELLED_UNTIL: f"{moment:.0f}/{last_id}"}
 
     @property
     def _lease_name(self) -> tuple[str, str]:

@@ -129,20 +129,19 @@ class Executor:
                 return found
         raise UnsupportedError(f"{workload.key} had {MOST_ATTEMPTS} jobs that Slurm still remembers, all over; it is tried again later")
 
-    async def find(self, workload: Workload) -> Submission | None:
-        """The job that was submitted for just these pods and is not over, if there is one."""
-        for attempt in range(MOST_ATTEMPTS):
-            marker = marker_for(self.site.cluster, str(workload.key), workload.uids, attempt)
-            for job_id in await self._slurm.jobs.find_all(marker, marker_in="admin_comment"):
-                jobs = await self._parts(job_id)
-                if jobs and not jobs[0].is_finished and self._carries(jobs[0], marker):
-                    return submission_from(jobs, self.site.cluster)
+    async def find(self, workload: Workload, since: float = 0.0) -> Submission | None:
+        """The job that was submitted for just these pods and is not over, if there is one. `since` (seconds since 1970): not earlier than this."""
+        markers = [marker_for(self.site.cluster, str(workload.key), workload.uids, attempt) for attempt in range(MOST_ATTEMPTS)]
+        for job_id in await self._slurm.jobs.find_all(markers, marker_in="admin_comment", since=since):
+            jobs = await self._parts(job_id)
+            if jobs and not jobs[0].is_finished and self._carries(jobs[0], *markers):
+                return submission_from(jobs, self.site.cluster)
         return None
 
-    def _carries(self, job: Job, marker: str) -> bool:
-        """By its record: an id may mean another job than it did when the marker was read."""
+    def _carries(self, job: Job, *markers: str) -> bool:
+        """One of them, by its record: an id may mean another job than it did when the marker was read."""
         said = read_comment(job.admin_comment, self.site.cluster)
-        return said is not None and said.marker == marker
+        return said is not None and said.marker in markers
 
     async def record(self, job_id: int) -> Job:
         """Its record. Raises SlurmError."""

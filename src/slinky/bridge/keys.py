@@ -14,6 +14,7 @@ __all__ = [
     "FINALIZER",
     "GANG",
     "JOB_ID",
+    "LABELLED_UNTIL",
     "MANAGED_NODE",
     "NODE_CONDITION",
     "OLD_SETTINGS",
@@ -50,6 +51,8 @@ APART: Final = "scheduler.slinky.slurm.net/apart"  # a pod of a group that has n
 
 # What an administrator writes on the bridge's Lease: the alarm whose absent jobs are given up.
 ABSENCE_CONFIRMED: Final = "slinky.slurm.net/absence-confirmed"
+# What a leader writes there for the next one: the moment (seconds since 1970) up to which each job that it submitted has its label on a pod, and, after a slash, the highest job id that it knew.
+LABELLED_UNTIL: Final = "slinky.slurm.net/labelled-until"
 
 # On the Lease of the bridge's claim: the claim, and the foreign claim that an administrator lets it take over.
 CLAIM: Final = "slinky.slurm.net/claim"

@@ -6,13 +6,14 @@ everything stops, and what was in memory is forgotten.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from slinky.bridge.absence import AbsenceSettings
 from slinky.bridge.absence_alarm import AbsenceAlarm, AbsenceGauges
-from slinky.bridge.adoption import Found, found_in, inheritance, meant_by, whole
+from slinky.bridge.adoption import Found, inheritance, meant_by
 from slinky.bridge.binding import Binder
 from slinky.bridge.checkpoint import Checkpoints
 from slinky.bridge.claim import Claimed, ClaimKeeper
@@ -41,14 +42,15 @@ from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.standing import UNSCHEDULABLE, Standing
 from slinky.bridge.strays import Strays
 from slinky.bridge.submitting import Submitter
+from slinky.bridge.takeover import Takeover
 from slinky.bridge.telling import Teller
 from slinky.bridge.views import job_id_of
 from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.whereabouts import EVERYWHERE
 from slinky.bridge.windows import Window
 from slinky.bridge.workload import WorkloadKey
-from slinky.kube import Backoff, Client, EventRecorder, KubeError, Pod
-from slinky.slurm import SlurmClient, SlurmError
+from slinky.kube import Client, EventRecorder, Pod
+from slinky.slurm import SlurmClient
 
 __all__ = ["Leadership"]
 
@@ -56,7 +58,9 @@ log = logging.getLogger(__name__)
 
 WORKERS = 32
 SUBMITTERS = 16
-CONFLICT_SECONDS = 30.0  # between two looks at all jobs while another copy of this cluster claims some
+NOTE_SECONDS = 2.0
+CONFLICT_SECONDS = 30.0  # between two looks at jobs while another copy of this cluster claims some
+MOST_CLAIMED = 100  # jobs that are looked at again then
 NEAR_SECONDS = 600.0  # after a takeover, jobs that end within this are looked at first
 KUBE_CLOCK_SECONDS = 120.0  # for how long a reading of the API server's clock is good
 
@@ -90,6 +94,8 @@ class Leadership:
         names: NodeNames | None = None,
         hybrid_devices: bool = True,
         kube_clock: RemoteClock | None = None,
+        noted: Callable[[], Awaitable[tuple[float, int]]] | None = None,
+        note: Callable[[float, int], None] | None = None,
     ) -> None:
         self._executor = executor
         self._slurm = slurm
@@ -136,6 +142,11 @@ class Leadership:
         self.keeper = Keeper(executor, directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own, membership.pods)
         sweep = (absence or AbsenceSettings()).sweep_seconds
         self._strays = Strays(executor, slurm, membership, loop.known, loop.owner_of, sweep)
+        self._note = note
+        self._takeover = Takeover(
+            slurm, executor.site.cluster, membership, loop, self._is_of, self._take_over, self._strays.suspect, noted or _nothing_noted
+        )
+        self._strays.note, loop.may_begin = self._takeover.note, self._takeover.may_begin
         teller.standings, teller.slurm_time = self._standing, self._slurm_time
         slurm_nodes.on_room, slurm_nodes.on_resumed = self._slurm_nodes_changed, self.reconciler.slurm_nodes_changed
 
@@ -235,31 +246,31 @@ class Leadership:
                 tasks.create_task(service(), name=name)
             tasks.create_task(self._slurm_nodes.run(), name="Slurm's nodes")
             await self._executor.begin()
-            await self._adopt()
+            await self._slurm.jobs.submits_alone("admin_comment")
+            self._takeover.begin(await self._takeover.until_answered(self._slurm_ahead))
             tasks.create_task(self.poller.run(), name="jobs")
+            if self._claim is not None:
+                await self._settle_claim(self._claim)
             tasks.create_task(self._teller.run(), name="status")
             tasks.create_task(self.keeper.run(), name="whereabouts")
-            tasks.create_task(self._strays.run(), name="jobs without pods")
             tasks.create_task(self.reconciler.submits.serve(self.reconciler.submit, workers=SUBMITTERS), name="submits")
             tasks.create_task(self.reconciler.queue.serve(self.reconciler.reconcile, workers=WORKERS), name="workloads")
+            await self._takeover.run()
+            keys = self._membership.keys()
+            log.info("leading: %d workloads, %d jobs of theirs in Slurm", len(keys), len(self.reconciler.knowledge.owners))
+            tasks.create_task(self._strays.run(), name="jobs without pods")
+            tasks.create_task(self._note_labels(), name="labels noted")
 
-    async def _adopt(self) -> None:
-        """Until Slurm could be asked."""
-        backoff, failures = Backoff(first=0.5, most=15.0), 0
+    async def _settle_claim(self, claim: ClaimKeeper) -> None:
+        """Until it is known that no other copy of this cluster claims its jobs: nothing is done before that."""
+        again: list[int] = []
         while True:
-            try:
-                ahead = await self._slurm_ahead()
-                cluster, jobs = self._executor.site.cluster, self._slurm.jobs.stream(learn=True)
-                found = [job async for each in jobs if (job := found_in(each, cluster, ahead))]
-                if self._claim is None or await self._claim.settle(self._claimed(found)):
-                    break
-                await asyncio.sleep(CONFLICT_SECONDS)
-            except (SlurmError, KubeError) as error:
-                failures += 1
-                wait = backoff.seconds(failures)
-                log.warning("what is there cannot be taken over (%s); pods run on, again in %.1f s", error, wait)
-                await asyncio.sleep(wait)
-        self._take_over(whole(found))
+            claimed = self._claimed(await self._takeover.until_answered(partial(self._takeover.look_first, again)))
+            if await self._takeover.until_answered(partial(claim.settle, claimed)):
+                return
+            newest = sorted(claimed, key=lambda job: (job.claim.generation, job.claim.beat), reverse=True)
+            again = [job.job_id for job in newest[:MOST_CLAIMED]]
+            await asyncio.sleep(CONFLICT_SECONDS)
 
     def _claimed(self, found: Sequence[Found]) -> list[Claimed]:
         """Jobs that are not over and carry a claim; ours by their pods' labels."""
@@ -277,38 +288,40 @@ class Leadership:
         await self._read_kube_clock()
         return self.poller.clock.ahead_of(self._kube_clock, asyncio.get_running_loop().time())
 
-    def _take_over(self, found: Sequence[Found]) -> None:
-        by_key: dict[WorkloadKey, list[Found]] = {}
-        keys = self._membership.keys()
-        by_label = {key.job_id: key for key in keys if key.job_id}
-        for job in found:
-            labelled = by_label.get(job.submission.job_id)
-            by_key.setdefault(labelled if labelled and self._is_of(job, labelled) else job.key, []).append(job)
-        strays = 0
-        for key, jobs in by_key.items():
-            self._executor.adopting(key, self._membership.pods(key), jobs)
-            pods = self._membership.pods(key)
-            awaited = self.reconciler.succession.prospects(key).awaited
-            inherited = inheritance(self._executor.site.cluster, key, pods, jobs, awaited=awaited, in_slurm=self._in_slurm)
-            if inherited.own and (pods or awaited):
-                known = self.reconciler.known.setdefault(key, Known())
-                known.take(inherited.own.submission, self.poller.epoch)
-                known.is_for(meant_by(inherited.own, pods))
-                known.depends_on_pods = self._directions.depend_on_pods(pod for pod in pods if not pod.spec.node_name)
-                known.where = [EVERYWHERE] * len(known.job_ids) if inherited.own.anywhere else None
-                for job_id in known.job_ids:
-                    self.reconciler.own_job(job_id, key)
-                self._window.keep(key)  # until it is seen to have started
-                leaves = inherited.own.is_leaving or self._is_near(inherited.own.ends)
-                if leaves:
-                    self._expect_end(key)
-                self.reconciler.queue.add(key, priority=URGENT if leaves else 0)
-            for job_id in inherited.strays if pods or awaited else [job_id for job in jobs for job_id in job.to_end]:
-                strays += 1
-                self._strays.suspect(job_id)
-        log.info("leading: %d workloads, %d jobs of theirs in Slurm, %d jobs without pods", len(keys), len(found) - strays, strays)
-        for key in sorted(keys, key=self._age):  # as they came: who waits for the window keeps its place
-            self.reconciler.queue.add(key)
+    async def _note_labels(self) -> None:
+        """For the next leader: up to which moment each job that was submitted has its label."""
+        while self._note is not None:
+            now = time.time()
+            open_ones = [
+                known.sent_at for known in self.reconciler.known.values() if known.submitting or known.unsettled or known.unwritten
+            ]
+            if all(open_ones):  # else one that was taken over has yet to get its label
+                self._note(min([now, *open_ones]), await self._slurm.jobs.last_id())
+            await asyncio.sleep(NOTE_SECONDS)
+
+    def _take_over(self, key: WorkloadKey, jobs: Sequence[Found]) -> None:
+        """Of the jobs that name a workload, the one that is its own; the others are ended."""
+        if not jobs:
+            return
+        self._executor.adopting(key, self._membership.pods(key), jobs)
+        pods = self._membership.pods(key)
+        awaited = self.reconciler.succession.prospects(key).awaited
+        inherited = inheritance(self._executor.site.cluster, key, pods, jobs, awaited=awaited, in_slurm=self._in_slurm)
+        if inherited.own and (pods or awaited):
+            known = self.reconciler.known.setdefault(key, Known())
+            known.take(inherited.own.submission, self.poller.epoch)
+            known.is_for(meant_by(inherited.own, pods))
+            known.depends_on_pods = self._directions.depend_on_pods(pod for pod in pods if not pod.spec.node_name)
+            known.where = [EVERYWHERE] * len(known.job_ids) if inherited.own.anywhere else None
+            for job_id in known.job_ids:
+                self.reconciler.own_job(job_id, key)
+            self._window.keep(key)  # until it is seen to have started
+            leaves = inherited.own.is_leaving or self._is_near(inherited.own.ends)
+            if leaves:
+                self._expect_end(key)
+            self.reconciler.queue.add(key, priority=URGENT if leaves else 0)
+        for job_id in inherited.strays if pods or awaited else [job_id for job in jobs for job_id in job.to_end]:
+            self._strays.suspect(job_id)
 
     def _is_near(self, ends: float) -> bool:
         """Whether a job's end, by Slurm's clock, may come before its record is read in turn."""
@@ -318,10 +331,6 @@ class Leadership:
     def _is_of(self, job: Found, key: WorkloadKey) -> bool:
         said = Marking(marker=job.marker, cluster="", workload=str(job.key), count=job.count, pods=job.pods)
         return is_for(said, job.submission.job_id, key, [pod.metadata.name for pod in self._membership.pods(key)])
-
-    def _age(self, key: WorkloadKey) -> float:
-        made = (pod.metadata.creation_timestamp for pod in self._membership.pods(key))
-        return max((moment.timestamp() for moment in made if moment is not None), default=0.0)
 
     def _standing(self, key: WorkloadKey) -> list[tuple[list[Pod], Standing | int | None]]:
         known = self.reconciler.known.get(key)
@@ -400,6 +409,11 @@ def _place(position: int) -> str:
     if not position:
         return f"more than {FRONT} pods or gangs are ahead of it in line"
     return "it is the first in line" if position == 1 else f"it is number {position} in line"
+
+
+async def _nothing_noted() -> tuple[float, int]:
+    """Nothing tells which jobs of an earlier leader have their label."""
+    return 0.0, 0
 
 
 def _surplus(known: Known) -> Standing:

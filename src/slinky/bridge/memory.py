@@ -126,6 +126,7 @@ class Known(msgspec.Struct, gc=False):
     waits_told: bool = False
     submitting: bool = False
     unsettled: Workload | None = None  # what was sent to Slurm, and nobody knows whether it arrived
+    sent_at: float = 0.0  # when it was last submitted, in seconds since 1970
     submitted_at: float = 0.0
     started_at: float = 0.0
     ending_since: float = 0.0

@@ -92,6 +92,7 @@ class NodeController:
                         group.create_task(self._work())
         finally:
             unsubscribe()
+            self._registry.stop()
 
     # What makes a look necessary
 

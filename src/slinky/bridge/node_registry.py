@@ -1,23 +1,45 @@
 """Slurm's nodes as last seen, and what can be done to them: the thin edge of the registration towards Slurm.
 
 Comes in: one act at a time about one node, each of which may be repeated. Goes out: requests, few of them: marks, drains and resumptions that are wanted at the same moment go in one, many who want a fresh look share one list, and all who ask whether live jobs
-name a node share one look at the jobs. What must stay true: `held` is only a memory; before a node is changed or removed it is looked at again (`refresh`).
+name a node share one search through the jobs. What must stay true: `held` is only a memory; before a node is changed or removed it is looked at again (`refresh`). A node that a job names is asked about by that job's id, not by a search; jobs of others that name no node
+are read once an hour, jobs of ours at each search.
 """
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 
 import msgspec
 
 from slinky.bridge.node_mark import birth_reason, mark_for
-from slinky.slurm import ConfigurationError, Node, NodeChange, NodeDescription, NotFoundError, Pace, SlurmClient, expand
+from slinky.slurm import (
+    ConfigurationError,
+    Diagnostics,
+    Job,
+    Node,
+    NodeChange,
+    NodeDescription,
+    NotFoundError,
+    Pace,
+    SlurmClient,
+    expand,
+)
+from slinky.slurm.pod_comments import PodComment, read_pod_comment
 
 __all__ = ["NodeRegistry"]
 
-NAMES_SECONDS = 10.0
+log = logging.getLogger(__name__)
+
+NAMES_SECONDS = 10.0  # for which a search through the jobs is believed
+NAMELESS_SECONDS = 3600.0  # for which a job of others that names no node is believed not to: its owner may change it
+MOST_WITNESSES = 8  # jobs that are remembered for naming one node
+READ_TOGETHER = 64  # jobs that are read at a time in a search
+SEARCH_SHARE = 0.25  # of the time, that a long search takes at most
+LIST_SHARE = 0.05  # of the time, that asking for the ids of all live jobs may take
+AT_ONCE = 1000  # jobs that a search reads while those that ask wait; one through more goes on by itself
 APART_SECONDS = 0.2
 MANY = 12  # who want a fresh look at once: a list of all is then cheaper than as many requests
 
@@ -64,11 +86,14 @@ class NodeRegistry:
         self._undrains = _Together(lambda names, _: nodes.undrain(names))
         self._resumes = _Together(lambda names, _: nodes.resume(names))
         self._stale: set[str] = set()
-        self._started: int | None = None
+        self._started: Diagnostics | None = None
         self._refreshing = asyncio.Lock()
-        self._named: frozenset[str] = frozenset()
-        self._named_at = float("-inf")
+        self._witnesses: dict[str, set[int]] = {}  # of each name that live jobs have, some of those jobs
+        self._nameless: dict[int, float] = {}  # jobs of others that name no node, and when they were read
+        self._searched_at = float("-inf")
+        self._list_took = 0.0
         self._naming = asyncio.Lock()
+        self._search: asyncio.Task[None] | None = None
 
     # Looking
 
@@ -77,9 +102,9 @@ class NodeRegistry:
 
     async def was_restarted(self) -> bool:
         """Whether slurmctld was started since this was last asked: it may have older states, and no request need have failed."""
-        found = (await self._slurm.diag()).req_time_start
-        before, self._started = self._started, found if isinstance(found, int) else None
-        return before is not None and before != self._started
+        found = await self._slurm.diag()
+        before, self._started = self._started, found
+        return before is not None and found.is_of_another_start(before)
 
     async def refresh(self, name: str) -> None:
         """As it is now, or a moment after it was asked for."""
@@ -123,15 +148,70 @@ class NodeRegistry:
             yield transition.name, transition.gap
 
     async def is_named(self, name: str) -> bool:
-        """Does a live job name it, to be left out or to be used? Asked of all jobs at once, and believed for a few seconds."""
+        """Whether a live job names it, to be left out or to be used. True also while a long search through the jobs is under way."""
         async with self._naming:
-            if time.monotonic() - self._named_at > NAMES_SECONDS:
-                said: set[str] = set()
-                async for job in self._slurm.jobs.stream():
-                    if not job.is_finished and (job.excluded_nodes or job.required_nodes):
-                        said |= {job.excluded_nodes, job.required_nodes}
-                self._named, self._named_at = frozenset(_names(said)), time.monotonic()
-        return name in self._named
+            if self._search is not None and self._search.done():
+                search, self._search = self._search, None
+                search.result()  # what failed is raised, and tried again later
+            if self._search is not None or await self._has_witness(name):
+                return True
+            since = asyncio.get_running_loop().time() - self._searched_at
+            if since > NAMES_SECONDS and since <= self._list_took / LIST_SHARE:
+                return True  # it is searched again when that costs Slurm less
+            if since > NAMES_SECONDS:
+                unread = await self._to_be_read()
+                if len(unread) > AT_ONCE:
+                    log.info("node %s is to go: %d jobs are read first, as one of them may name it", name, len(unread))
+                    self._search = asyncio.create_task(self._read(unread), name="jobs that name nodes")
+                    return True
+                await self._read(unread)
+        return name in self._witnesses
+
+    async def _has_witness(self, name: str) -> bool:
+        """Whether one of the jobs that named it still does: a few small requests, however many jobs there are."""
+        suspects = self._witnesses.get(name)
+        if not suspects:
+            return False
+        live = {status.job_id for status in await self._slurm.jobs.states(suspects) if not status.is_finished}
+        for job_id in sorted(live):
+            if name in _named_by(job for job in await self._slurm.jobs.records([job_id]) if not job.is_finished):
+                return True
+        self._witnesses.pop(name, None)
+        self._searched_at = min(self._searched_at, asyncio.get_running_loop().time() - NAMES_SECONDS - 1)
+        return False
+
+    async def _to_be_read(self) -> list[int]:
+        """The live jobs, but for those that are known not to name a node."""
+        began = asyncio.get_running_loop().time()
+        live = await self._slurm.jobs.live_ids()
+        self._list_took = asyncio.get_running_loop().time() - began
+        good = asyncio.get_running_loop().time() - NAMELESS_SECONDS
+        self._nameless = {job_id: read for job_id, read in self._nameless.items() if job_id in live and read >= good}
+        return sorted(live - self._nameless.keys())
+
+    async def _read(self, job_ids: Collection[int]) -> None:
+        """Some at a time: a list of all would take gigabytes of slurmrestd's memory."""
+        ids, found = list(job_ids), dict[str, set[int]]()
+        long = len(ids) > AT_ONCE
+        for start in range(0, len(ids), READ_TOGETHER):
+            began, asked = asyncio.get_running_loop().time(), set(ids[start : start + READ_TOGETHER])
+            for job in await self._slurm.jobs.records(asked):
+                names = _named_by([job])
+                for name in names:
+                    witnesses = found.setdefault(name, set())
+                    if len(witnesses) < MOST_WITNESSES:
+                        witnesses.add(job.job_id)
+                if names or read_pod_comment(job.admin_comment, PodComment) is not None:
+                    asked -= {job.job_id, job.array_job_id}
+            self._nameless |= dict.fromkeys(asked, began)
+            if long:
+                await asyncio.sleep((asyncio.get_running_loop().time() - began) * (1 / SEARCH_SHARE - 1))
+        self._witnesses, self._searched_at = found, asyncio.get_running_loop().time()
+
+    def stop(self) -> None:
+        """A search that is under way is of no use any more."""
+        if self._search is not None:
+            self._search.cancel()
 
     # Acting
 
@@ -177,6 +257,11 @@ class NodeRegistry:
 def _said(found: Node | None) -> object:
     """What following tells of."""
     return None if found is None else (frozenset(found.states), found.reason)
+
+
+def _named_by(jobs: Iterable[Job]) -> set[str]:
+    """The nodes that live jobs leave out or ask for."""
+    return _names({text for job in jobs if not job.is_finished for text in (job.excluded_nodes, job.required_nodes) if text})
 
 
 def _names(expressions: Iterable[str]) -> set[str]:

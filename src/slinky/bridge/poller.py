@@ -16,7 +16,7 @@ import msgspec
 
 from slinky.bridge.clocks import RemoteClock
 from slinky.bridge.workload import WorkloadKey
-from slinky.slurm import JobStatus, SlurmClient, SlurmError
+from slinky.slurm import Diagnostics, JobStatus, SlurmClient, SlurmError
 
 __all__ = ["JobPoller", "PollTimes", "next_pause"]
 
@@ -59,7 +59,7 @@ class JobPoller:
         self.states: dict[int, JobStatus] = {}
         self.gone: set[int] = set()
         self.epoch = 0
-        self._start: int | None = None  # since when slurmctld counts
+        self._start: Diagnostics | None = None  # what tells one start of slurmctld from another
         self._start_at = float("-inf")  # when that was last asked
         self._start_lock = asyncio.Lock()
         self.clock = RemoteClock()  # slurmctld's
@@ -101,12 +101,11 @@ class JobPoller:
             now = asyncio.get_running_loop().time()
             if now - self._start_at < START_SECONDS:
                 return
-            said = await self._slurm.diag()
-            if isinstance(said.req_time, int) and said.req_time:
-                self.clock.note(said.req_time, now, asyncio.get_running_loop().time())
-            found = said.req_time_start
-            before, self._start, self._start_at = self._start, found if isinstance(found, int) else None, now
-            if before is not None and before != self._start:
+            found = await self._slurm.diag()
+            if isinstance(found.req_time, int) and found.req_time:
+                self.clock.note(found.req_time, now, asyncio.get_running_loop().time())
+            before, self._start, self._start_at = self._start, found, now
+            if before is not None and found.is_of_another_start(before):
                 await self._slurm.jobs.distrust_markers()
                 self.distrust()
 

@@ -89,6 +89,7 @@ class Reconciler:
         self.known, self.own_job, self.owner_of = self.knowledge.known, self.knowledge.own_job, self.knowledge.owner_of
         self.waiting, self.lookup, self.is_signalled = self.knowledge.waiting, self.knowledge.lookup, self.knowledge.is_signalled
         self._shrink = shrink or _never
+        self.may_begin: Callable[[WorkloadKey], bool] = lambda _: True  # False while it is not known whether an earlier leader submitted it
         self.is_gone: Callable[[Pod], bool] = lambda _: False  # a pod's node is, and so the pod counts as over
         self.endings: Callable[[WorkloadKey, Workload | None, int], None] = lambda *_: None  # told of each look, with the job that runs
 
@@ -144,6 +145,8 @@ class Reconciler:
 
     async def reconcile(self, key: WorkloadKey) -> None:
         """Look, plan, act. What fails is raised: the queue comes back to it."""
+        if not self.may_begin(key):
+            return  # it is looked at when that is known
         known = self.known.setdefault(key, Known())
         known.arrived = known.arrived or next(self._arrivals)
         if known.submitting:

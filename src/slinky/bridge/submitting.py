@@ -6,6 +6,7 @@ and never hammered.
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -110,6 +111,7 @@ class Submitter:
         if missing:
             self.park(workload.key, known, workload.pods, missing, too_large=True, said=said)
             return False
+        known.sent_at = time.time()
         try:
             submission = await self._executor.submit(workload, whereabouts, site)
         except SlurmError as error:
@@ -243,7 +245,7 @@ class Submitter:
 
     async def settle(self, workload: Workload, known: Known) -> bool:
         """Whether a submit whose answer was lost made a job, which it has then, whatever became of its pods meanwhile."""
-        found = await self._executor.find(workload)
+        found = await self._executor.find(workload, known.sent_at)
         if found is None:
             known.unsettled = None
             return False

@@ -10,7 +10,7 @@ import datetime as dt
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -41,7 +41,10 @@ STOP_SECONDS = 10.0
 
 
 class LeaderElector:
-    """`elector.start()` … `if elector.is_leader: act()` … `await elector.stop()`, which gives the Lease back."""
+    """`elector.start()` … `if elector.is_leader: act()` … `await elector.stop()`, which gives the Lease back.
+
+    `notes()` are annotations that go along with each write of the Lease, for the next leader. It is called in the elector's thread.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class LeaderElector:
         on_stopped: Callable[[], None] = lambda: None,
         observer: Observer | None = None,
         clock: Callable[[], float] = lease_clock,
+        notes: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.identity = identity
         self._access = access
@@ -63,6 +67,7 @@ class LeaderElector:
         self._on_started, self._on_stopped = on_started, on_stopped
         self._observer = observer
         self._clock = clock
+        self._notes = notes
         self._until = float("-inf")
         self._leading = False  # what the callbacks were told
         self._seen: Observation | None = None
@@ -175,7 +180,9 @@ class LeaderElector:
 
     async def _write(self, client: Client, held: Lease, spec: dict[str, Any]) -> None:
         """The version goes along: the write is refused where another came first. The rest of the Lease stays as it is."""
-        patch = {"metadata": {"resourceVersion": held.metadata.resource_version}, "spec": spec}
+        notes = dict(self._notes())
+        annotations = {"annotations": notes} if notes else {}
+        patch = {"metadata": {"resourceVersion": held.metadata.resource_version, **annotations}, "spec": spec}
         written = await client.patch(LEASES, self._name, patch, self._namespace)
         self._seen = Observation(written, self._clock())
 

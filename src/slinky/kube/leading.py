@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from slinky.kube.access import Access
@@ -32,6 +32,7 @@ class Leading:
         self._lead = asyncio.Event()
         self._lost = asyncio.Event()
         self._elector: LeaderElector | None = None
+        self.notes: Mapping[str, str] = {}  # that go along with the Lease, for the next leader; to be replaced as a whole
 
     def may_act(self) -> bool:
         """Ask right before each act."""
@@ -73,6 +74,7 @@ class Leading:
             on_started=self._started,
             on_stopped=self._stopped,
             observer=self._metrics.observe if self._metrics else None,
+            notes=lambda: self.notes,
         )
         if self._metrics:
             self._metrics.follow(self._lease, elector)

@@ -4,7 +4,7 @@
 ...     print(slurm.jobs.states())
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -86,9 +86,9 @@ class Jobs:
         """All jobs, in full: 8 to 27 KB each. For thousands of them use `stream` or `states`."""
         return self._portal.run(self._inner.all())
 
-    def stream(self, *, learn: bool = False) -> Iterator[Job]:
-        """All jobs, in full, one by one: a list of up to 64 MB is decoded as a whole, a longer one as it arrives, so that memory stays bounded. With `learn` their markers are remembered, which a first submit with `once` would read them all for."""
-        return self._portal.iterate(self._inner.stream(learn=learn))
+    def stream(self) -> Iterator[Job]:
+        """All jobs, in full, one by one: a list of up to 64 MB is decoded as a whole, a longer one as it arrives, so that memory stays bounded here. Not so in slurmrestd, which holds 250 KB for each job: for tens of thousands use `unread` and `records`."""
+        return self._portal.iterate(self._inner.stream())
 
     def states(self, job_ids: Iterable[int] | None = None) -> list[JobStatus]:
         """The states of these jobs, or of all: small requests, whose cost goes by the jobs asked for and not by those that there are. Jobs that Slurm does not know are left out."""
@@ -133,13 +133,37 @@ class Jobs:
         """The job that carries the marker, if Slurm has one. Costs the states, and those jobs alone that appeared since this client last looked."""
         return self._portal.run(self._inner.find(marker, marker_in=marker_in))
 
-    def find_all(self, marker: str, *, marker_in: MarkerField = "extra") -> list[int]:
-        """The ids of all jobs that carry the marker; more than one for the parts of a hetjob, and if somebody submitted without `once`."""
-        return self._portal.run(self._inner.find_all(marker, marker_in=marker_in))
+    def find_all(self, marker: str | Sequence[str], *, marker_in: MarkerField = "extra", since: float = 0.0) -> list[int]:
+        """The ids of all jobs that carry the marker, or one of several; more than one for the parts of a hetjob, and if a job was submitted without `once`. `since` (seconds since 1970): it was not submitted earlier, so that a client that submits `alone` reads fewer jobs."""
+        return self._portal.run(self._inner.find_all(marker, marker_in=marker_in, since=since))
 
-    def marked(self, *, marker_in: MarkerField = "extra") -> dict[int, str]:
-        """What stands in that field of each job that is not over, its beginning: to be searched for markers of one's own. Costs the states, and those jobs alone that appeared since this client last looked."""
-        return self._portal.run(self._inner.marked(marker_in=marker_in))
+    def submits_alone(self, marker_in: MarkerField = "extra") -> None:
+        """From now on no other client submits this client's markers, which begin this field: jobs that others submit are not read before a submit with `once`. Jobs that an earlier client submitted are found with `newest` and `unread`."""
+        self._portal.run(self._inner.submits_alone(marker_in))
+
+    def last_id(self) -> int:
+        """The highest job id that this client knows to have been used, from memory."""
+        return self._portal.run(self._inner.last_id())
+
+    def ids_used(self, job_id: int) -> None:
+        """Ids up to this one have been used, as somebody noted: newer ones are looked for from there on."""
+        self._portal.run(self._inner.ids_used(job_id))
+
+    def live_ids(self) -> set[int]:
+        """The ids of all jobs and arrays that are not over: one request, or, where Slurm has more than 20,000 jobs, one for each 500 ids, as a list of all takes slurmrestd half a minute then."""
+        return self._portal.run(self._inner.live_ids())
+
+    def unread(self, *, live: bool = False) -> list[int]:
+        """The ids of jobs that this client has neither submitted nor read so far, the oldest first, without arrays; with `live` without those that are over. Where Slurm has more than 20,000 jobs, a portion of them: the same ids until they were read, then others."""
+        return self._portal.run(self._inner.unread(live=live))
+
+    def records(self, job_ids: Collection[int], *, learn: bool = False) -> list[Job]:
+        """These jobs in full, one request each, 16 at a time: as quick as a list of all, and neither slurmrestd nor this client holds more than a few of them in memory. Jobs that Slurm does not know are left out; of a hetjob all parts come with its leader, of an array all tasks. With `learn` they count as read, for `unread` and `newest`."""
+        return self._portal.run(self._inner.records(job_ids, learn=learn))
+
+    def newest(self, since: float = 0.0) -> Iterator[list[Job]]:
+        """Groups of jobs that this client has neither submitted nor read so far, the newest first, down to those that were submitted before `since` (seconds since 1970 by this machine's clock)."""
+        return self._portal.iterate(self._inner.newest(since))
 
     def distrust_markers(self) -> None:
         """Slurm is known to have lost jobs, and may give their ids to others: what is remembered of markers is read anew before it is used again."""

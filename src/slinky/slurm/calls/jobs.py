@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+import time
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -45,7 +46,7 @@ _REQUEUED = msgspec.json.Decoder(Requeued)
 _REQUEUED_MANY = msgspec.json.Decoder(RequeuedMany)
 
 TOGETHER = 500  # ids in one request: slurmrestd takes 8 µs for each, and more for each of thousands
-FEW = 5000  # ids that are worth naming; more than that, and all states are asked for
+REQUESTS = 4  # of those at a time
 ALREADY_OVER = 2021
 ROUNDS = 8  # submits of one job with `once` before giving up
 
@@ -122,10 +123,9 @@ class Jobs:
         """All jobs, in full: 8 to 27 KB each. For thousands of them use `stream` or `states`."""
         return (await self._connection.read("slurm/jobs/", _JOBS, lane=Lane.BULK)).jobs or []
 
-    async def stream(self, *, learn: bool = False) -> AsyncIterator[Job]:
-        """All jobs, in full, one by one: a list of up to 64 MB is decoded as a whole, a longer one as it arrives, so that memory stays bounded. With `learn` their markers are remembered, which a first submit with `once` would read them all for."""
-        jobs = stream_jobs(self._connection)
-        async for job in self._markers.learn(jobs) if learn else jobs:
+    async def stream(self) -> AsyncIterator[Job]:
+        """All jobs, in full, one by one: a list of up to 64 MB is decoded as a whole, a longer one as it arrives, so that memory stays bounded here. Not so in slurmrestd, which holds 250 KB for each job: for tens of thousands use `unread` and `records`."""
+        async for job in stream_jobs(self._connection):
             yield job
 
     async def states(self, job_ids: Iterable[int] | None = None) -> list[JobStatus]:
@@ -133,14 +133,14 @@ class Jobs:
         wanted = None if job_ids is None else sorted(set(job_ids))
         if wanted is None:
             return await self._states(None)
-        if len(wanted) > FEW:
-            named = frozenset(wanted)
-            return [status for status in await self._states(None) if status.job_id in named]
         parts = [wanted[start : start + TOGETHER] for start in range(0, len(wanted), TOGETHER)]
         if len(parts) == 1:
             return await self._states(parts[0])
-        answers = await asyncio.gather(*map(self._states, parts))
-        return [status for answer in answers for status in answer]
+        found: list[JobStatus] = []
+        for start in range(0, len(parts), REQUESTS):
+            for answer in await asyncio.gather(*map(self._states, parts[start : start + REQUESTS])):
+                found += answer
+        return found
 
     async def _states(self, job_ids: list[int] | None) -> list[JobStatus]:
         params = {"job_id": job_ids} if job_ids is not None else None
@@ -208,13 +208,38 @@ class Jobs:
         found = await self._markers.find(marker, marker_in)
         return None if found is None else await self.get(found)
 
-    async def find_all(self, marker: str, *, marker_in: MarkerField = "extra") -> list[int]:
-        """The ids of all jobs that carry the marker; more than one for the parts of a hetjob, and if somebody submitted without `once`."""
-        return await self._markers.find_all(marker, marker_in)
+    async def find_all(self, marker: str | Sequence[str], *, marker_in: MarkerField = "extra", since: float = 0.0) -> list[int]:
+        """The ids of all jobs that carry the marker, or one of several; more than one for the parts of a hetjob, and if a job was submitted without `once`. `since` (seconds since 1970): it was not submitted earlier, so that a client that submits `alone` reads fewer jobs."""
+        return await self._markers.find_all(marker, marker_in, since)
 
-    async def marked(self, *, marker_in: MarkerField = "extra") -> dict[int, str]:
-        """What stands in that field of each job that is not over, its beginning: to be searched for markers of one's own. Costs the states, and those jobs alone that appeared since this client last looked."""
-        return await self._markers.alive(marker_in)
+    async def submits_alone(self, marker_in: MarkerField = "extra") -> None:
+        """From now on no other client submits this client's markers, which begin this field: jobs that others submit are not read before a submit with `once`. Jobs that an earlier client submitted are found with `newest` and `unread`."""
+        self._markers.alone(marker_in)
+
+    async def last_id(self) -> int:
+        """The highest job id that this client knows to have been used, from memory."""
+        return self._markers.ids.highest
+
+    async def ids_used(self, job_id: int) -> None:
+        """Ids up to this one have been used, as somebody noted: newer ones are looked for from there on."""
+        self._markers.ids.saw(job_id)
+
+    async def live_ids(self) -> set[int]:
+        """The ids of all jobs and arrays that are not over: one request, or, where Slurm has more than 20,000 jobs, one for each 500 ids, as a list of all takes slurmrestd half a minute then."""
+        return await self._markers.ids.live()
+
+    async def unread(self, *, live: bool = False) -> list[int]:
+        """The ids of jobs that this client has neither submitted nor read so far, the oldest first, without arrays; with `live` without those that are over. Where Slurm has more than 20,000 jobs, a portion of them: the same ids until they were read, then others."""
+        return await self._markers.unread(live=live)
+
+    async def records(self, job_ids: Collection[int], *, learn: bool = False) -> list[Job]:
+        """These jobs in full, one request each, 16 at a time: as quick as a list of all, and neither slurmrestd nor this client holds more than a few of them in memory. Jobs that Slurm does not know are left out; of a hetjob all parts come with its leader, of an array all tasks. With `learn` they count as read, for `unread` and `newest`."""
+        return await (self._markers.read(job_ids) if learn else self._markers.records(job_ids))
+
+    async def newest(self, since: float = 0.0) -> AsyncIterator[list[Job]]:
+        """Groups of jobs that this client has neither submitted nor read so far, the newest first, down to those that were submitted before `since` (seconds since 1970 by this machine's clock)."""
+        async for group in self._markers.newest(since):
+            yield group
 
     async def distrust_markers(self) -> None:
         """Slurm is known to have lost jobs, and may give their ids to others: what is remembered of markers is read anew before it is used again."""
@@ -239,6 +264,7 @@ class Jobs:
             return await self._submit_once(body, first, marker, marker_in, settle)
 
     async def _submit_once(self, body: object, first: JobDescription, marker: str, marker_in: MarkerField, settle: float) -> Submitted:
+        began = time.time()
         await self._markers.prepare()
         problem: SlurmError | None = None
         try:
@@ -247,7 +273,7 @@ class Jobs:
             problem = error
         found = self._markers.known(marker, marker_in)
         if found is None and problem:
-            found = await self._settled(marker, marker_in, settle, problem)
+            found = await self._settled(marker, marker_in, settle, problem, began)
         for rounds_left in reversed(range(ROUNDS)):
             if found is not None:
                 return FoundAgain(job_id=found, message="found by its marker")
@@ -256,7 +282,7 @@ class Jobs:
             except (OutcomeUnknownError, UnavailableError) as error:
                 if not rounds_left and error.outcome_known:
                     raise
-                found = await self._settled(marker, marker_in, settle, error)
+                found = await self._settled(marker, marker_in, settle, error, began)
                 if found is None:
                     log.info("job with marker %s was not made (%s); %d more tries", marker, error, rounds_left)
         if found is not None:
@@ -268,13 +294,13 @@ class Jobs:
         self._markers.submitted(answer.job_id, first, once=once)
         return answer
 
-    async def _settled(self, marker: str, marker_in: MarkerField, settle: float, error: SlurmError) -> int | None:
+    async def _settled(self, marker: str, marker_in: MarkerField, settle: float, error: SlurmError, since: float) -> int | None:
         """After a failed submit: the job's id once it appears, None once it will not; the error, if Slurm does not come back."""
         if error.outcome_known:
             settle = 0
         try:
             async with asyncio.timeout(settle + 60):
-                return await self._markers.appears(marker, marker_in, settle)
+                return await self._markers.appears(marker, marker_in, settle, since)
         except TimeoutError:
             raise error from None
 

@@ -283,6 +283,13 @@ class Diagnostics(
     job_states_ts = Number[int]("_job_states_ts")
     bf_when_last_cycle = Number[int]("_bf_when_last_cycle")
 
+    def is_of_another_start(self, before: "Diagnostics") -> bool:
+        """Whether slurmctld was started since it told `before`. Its statistics begin anew at midnight (UTC) too, but not its counts of requests: those fall at a start only (and when an administrator resets them)."""
+        if before.req_time_start == self.req_time_start:
+            return False
+        counts = {rpc.message_type: rpc.count for rpc in self.rpcs_by_message_type}
+        return not before.rpcs_by_message_type or any(counts.get(rpc.message_type, 0) < rpc.count for rpc in before.rpcs_by_message_type)
+
 
 class Ping(msgspec.Struct, frozen=True, gc=False):
     """One controller's answer; `latency` in microseconds. `status` says why not, from v0.0.45 on."""
