@@ -130,10 +130,11 @@ def test_a_node_that_a_held_job_names_for_hours_costs_one_search() -> None:
         slurm.held[501] = Job(job_id=501, job_states=["CANCELLED"], excluded_nodes="n[1-3]")
         read = slurm.read
         assert await registry.is_named("n2"), "another names it"
-        assert not await registry.is_named("n3")
+        assert slurm.read - read <= 10, "jobs that name nothing are not read again"
+        assert not await registry.is_named("n3"), "it may be deleted: all are read again first, as their owners may have changed them"
         del slurm.held[502]
         assert not await registry.is_named("n2")
-        assert slurm.read - read <= 10, "jobs that name nothing are not read again"
+        assert slurm.read - read <= 2 * 501 + 10
 
     run_in_virtual_time(story())
 
@@ -154,6 +155,59 @@ def test_jobs_of_ours_are_read_at_each_search_and_those_of_others_again_after_a_
         slurm.waits(50, excluded="n")
         await asyncio.sleep(NAMELESS_SECONDS + 1)
         assert await registry.is_named("n")
+
+    run_in_virtual_time(story())
+
+
+def test_a_node_that_an_owner_adds_to_a_job_that_was_read_before_is_not_deleted() -> None:
+    """With `scontrol update ExcNodeList`, seconds before the node is to go. The jobs are read again before the delete."""
+
+    async def story() -> None:
+        slurm = Queue(foreign=100)
+        registry = NodeRegistry(slurm, "c1")  # type: ignore[arg-type]
+        assert not await registry.is_named("another")
+        slurm.waits(50, excluded="n")
+        assert await registry.is_named("n"), "also where the last search was only just"
+        slurm.waits(50)
+        assert not await registry.is_named("n")
+        await asyncio.sleep(NAMES_SECONDS + 1)
+        slurm.waits(51, required="n")
+        assert await registry.is_named("n")
+
+    run_in_virtual_time(story())
+
+
+def test_nodes_that_go_together_share_a_search() -> None:
+    async def story() -> None:
+        slurm = Queue(foreign=5 * AT_ONCE)
+        registry = NodeRegistry(slurm, "c1")  # type: ignore[arg-type]
+        names = {f"n{index}" for index in range(50)}
+        asks = 0
+        while names and asks < 1000:
+            for name in sorted(names):
+                asks += 1
+                if not await registry.is_named(name):
+                    names.discard(name)
+            await asyncio.sleep(7)
+        assert not names
+        assert slurm.read <= 3 * 5 * AT_ONCE
+
+    run_in_virtual_time(story())
+
+
+def test_a_node_goes_although_each_search_takes_long_and_it_is_asked_about_once_a_minute() -> None:
+    """Jobs of ours are read at each search, and thousands may wait; the controller asks less and less often."""
+
+    async def story() -> None:
+        slurm = Queue(foreign=10)
+        for job_id in range(100, 100 + 3 * AT_ONCE):
+            slurm.waits(job_id, comment=comment_for("c1", f"Pod ns/{job_id}", [("ns", "p")], [str(job_id)]))
+        registry = NodeRegistry(slurm, "c1")  # type: ignore[arg-type]
+        answers = []
+        for _ in range(5):
+            answers.append(await registry.is_named("n"))
+            await asyncio.sleep(60)
+        assert False in answers
 
     run_in_virtual_time(story())
 

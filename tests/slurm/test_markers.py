@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slinky.slurm import ConfigurationError, JobDescription, NotFoundError, job_ids, markers
+from slinky.slurm import ConfigurationError, JobDescription, NotFoundError, UnsupportedError, job_ids, markers
 from slinky.slurm.connection import Connection
 from slinky.slurm.markers import Marked, Markers, carries, remembered, with_marker
 
@@ -142,7 +142,7 @@ async def test_after_a_loss_of_slurms_state_all_is_read_again_but_not_for_each_j
 
 
 class Site(Answers):
-    """Many jobs of others, each submitted a second after the one before; the clock of Slurm is an hour ahead of ours."""
+    """Many jobs of others, each submitted a second after the one before; the clock of Slurm is an hour ahead of ours. `following` is the next job's id, which Slurm tells from 26.05 on."""
 
     AHEAD = 3600
 
@@ -151,11 +151,19 @@ class Site(Answers):
         self.jobs = dict.fromkeys(range(1, count + 1), "")
         self.arrays: list[str] = []
         self.newest = int(time.time()) + self.AHEAD
+        self.following = 0
+
+    async def require(self, feature: str) -> None:
+        if not self.following:
+            raise UnsupportedError(feature)
 
     async def read(self, path: str, decoder: Any, params: dict[str, list[int]] | None = None, **_: object) -> Any:
         if path == "slurm/diag/":
             now = {"set": True, "number": int(time.time()) + self.AHEAD}
             return decoder.decode(json.dumps({"statistics": {"req_time": now, "jobs_pending": len(self.jobs)}}))
+        if path == "slurm/conf":
+            following = {"set": True, "number": self.following}
+            return decoder.decode(json.dumps({"slurm_conf": {}, "slurm_conf_meta": {"NEXT_JOB_ID": following}}))
         if path == "slurm/jobs/state/":
             self.asked.append(path + ("some" if params else ""))
             if params:
@@ -168,7 +176,8 @@ class Site(Answers):
         job_id = int(path.rpartition("/")[2])
         if job_id not in self.jobs:
             raise NotFoundError("no such job")
-        submitted = {"set": True, "number": self.newest - max(self.jobs) + job_id}
+        last = self.following - 1 if self.following else max(self.jobs)
+        submitted = {"set": True, "number": self.newest - (last - job_id) % 0x03FF0000}
         return decoder.decode(json.dumps({"jobs": [{"job_id": job_id, "extra": self.jobs[job_id], "submit_time": submitted}]}))
 
     @property
@@ -261,3 +270,45 @@ async def test_the_highest_id_is_found_far_above_the_last_that_is_known(monkeypa
     assert await fresh.ids.top() == 720_000
     assert "slurm/jobs/state/" not in site.asked, "also where nothing is known"
     assert len(site.asked) < 2500
+
+
+async def test_no_gap_between_ids_hides_the_jobs_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is held for weeks, while others used up millions of ids."""
+    monkeypatch.setattr(job_ids, "MANY_JOBS", 1000)
+    site, known = alone(0)
+    site.jobs = dict.fromkeys(range(2_000_001, 2_002_001), "")
+    site.jobs |= {5: "mine", 6: ""}
+    known.ids.saw(2_000_000)
+    assert await known.ids.live() == set(site.jobs)
+    first = len(site.asked)
+    site.asked.clear()
+    del site.jobs[6]
+    site.jobs[2_002_001] = ""
+    assert await known.ids.live() == set(site.jobs)
+    assert len(site.asked) < first / 10, "ids that were free are not named again"
+    assert await known.find_all("mine", "extra") == [5]
+
+
+async def test_a_slurm_that_tells_the_next_id_is_not_probed_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_ids, "MANY_JOBS", 1000)
+    site, known = alone(0)
+    site.jobs = dict.fromkeys(range(700_000, 720_001), "")
+    site.jobs[720_000] = "mine"
+    site.following = 720_001
+    assert await known.find_all("mine", "extra", since=time.time() - 20) == [720_000]
+    assert len(site.asked) - site.records <= 2
+    assert site.records <= 200
+
+
+@pytest.mark.parametrize("many", [1000, 100_000])
+async def test_where_ids_began_again_at_one_the_newest_are_the_low_ones(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    monkeypatch.setattr(job_ids, "MANY_JOBS", many)
+    site, known = alone(300)
+    top = 0x03FF0000
+    site.jobs |= dict.fromkeys(range(top - 2000, top), "")
+    site.jobs[290] = "mine"
+    site.following = 301
+    known.ids.saw(top - 1)
+    assert await known.find_all("mine", "extra", since=time.time() - 20) == [290]
+    assert site.records <= 200
+    assert len(await known.unread()) + len(known._known) >= min(many, len(site.jobs)), "and the others are found as well"

@@ -25,6 +25,7 @@ from slinky.slurm import (
     SlurmClient,
     TokenFile,
     UnsupportedError,
+    job_ids,
     markers,
     streams,
 )
@@ -306,9 +307,11 @@ async def test_a_job_is_found_by_its_marker_by_a_client_that_did_not_submit_it(s
         assert await other.jobs.find_all(f"{marker}-b") == [later.job_id]
 
 
+@pytest.mark.parametrize(("many", "version"), [(20_000, ""), (-1, ""), (-1, "v0.0.44")], ids=["few", "many", "many, no next id"])
 async def test_a_sole_submitter_finds_its_job_among_the_newest_and_reads_nothing_before_a_submit(
-    slurm: SlurmClient, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    slurm: SlurmClient, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, many: int, version: str
 ) -> None:
+    monkeypatch.setattr(job_ids, "MANY_JOBS", many)
     monkeypatch.setattr(markers, "OLDER_IN_A_ROW", 20)
     held = JobDescription(tasks=1, partition="bridge", hold=True)
     older = [(await slurm.jobs.submit_external(held)).job_id for _ in range(60)]
@@ -324,9 +327,17 @@ async def test_a_sole_submitter_finds_its_job_among_the_newest_and_reads_nothing
     marker = f"workload-{time.time_ns()}"
     lost = await slurm.jobs.submit_external(held, marker=marker, marker_in="admin_comment")
     newer = [(await slurm.jobs.submit_external(held)).job_id for _ in range(5)]
-    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file)) as other:
+    async with SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), version=version) as other:
         await other.jobs.submits_alone("admin_comment")
+        await other.jobs.ids_used(older[0])
         assert await other.jobs.find_all(marker, marker_in="admin_comment", since=since) == [lost.job_id]
+        assert await other.jobs.last_id() >= newer[-1]
+        assert await other.jobs.live_ids() >= {*older, lost.job_id, *newer}
+        await slurm.jobs.cancel(newer[0])
+        newest = (await slurm.jobs.submit_external(held)).job_id
+        again = await other.jobs.live_ids()
+        assert newest in again
+        assert newer[0] not in again
         unread = set(await other.jobs.unread(live=True))
         assert not unread & {lost.job_id, *newer}
         assert len(unread & set(older)) >= 20, "it stopped at those that were submitted before"
@@ -342,6 +353,13 @@ async def test_a_restart_of_slurmctld_shows_in_its_statistics_and_a_look_at_them
     await sandbox.restart("slurmctld")
     after = await slurm.diag()
     assert after.is_of_another_start(before)
+
+    async def counts() -> bool:  # for half a second after its start slurmctld has none: then nothing tells of one more start
+        nonlocal after
+        after = await slurm.diag()
+        return bool(after.rpcs_by_message_type)
+
+    await until(counts, "slurmctld counting requests")
     assert not (await slurm.diag()).is_of_another_start(after)
     midnight = msgspec.structs.replace(after, _req_time_start=Triplet(set=True, number=1))
     assert not (await slurm.diag()).is_of_another_start(midnight), "the counts have not fallen"

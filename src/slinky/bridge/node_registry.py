@@ -3,6 +3,9 @@
 Comes in: one act at a time about one node, each of which may be repeated. Goes out: requests, few of them: marks, drains and resumptions that are wanted at the same moment go in one, many who want a fresh look share one list, and all who ask whether live jobs
 name a node share one search through the jobs. What must stay true: `held` is only a memory; before a node is changed or removed it is looked at again (`refresh`). A node that a job names is asked about by that job's id, not by a search; jobs of others that name no node
 are read once an hour, jobs of ours at each search.
+
+*Invariants:* before a node is deleted, every live job was read after the deletion was first wanted: `scontrol update`
+can add a node to any waiting job, and Slurm refuses every update of a job that names a deleted node.
 """
 
 import asyncio
@@ -33,13 +36,17 @@ __all__ = ["NodeRegistry"]
 
 log = logging.getLogger(__name__)
 
-NAMES_SECONDS = 10.0  # for which a search through the jobs is believed
-NAMELESS_SECONDS = 3600.0  # for which a job of others that names no node is believed not to: its owner may change it
+NAMES_SECONDS = 10.0  # for which a search through the jobs is believed,
+LATE_SECONDS = 75.0  # or a long one, which ended after those that asked were told to come again: they do within a minute
+NAMELESS_SECONDS = 3600.0  # for which a job of others that names no node is not read again, unless a node is about to be deleted
+WANTED_SECONDS = 120.0  # without a question, after which a deletion is no longer wanted
 MOST_WITNESSES = 8  # jobs that are remembered for naming one node
 READ_TOGETHER = 64  # jobs that are read at a time in a search
 SEARCH_SHARE = 0.25  # of the time, that a long search takes at most
 LIST_SHARE = 0.05  # of the time, that asking for the ids of all live jobs may take
-AT_ONCE = 1000  # jobs that a search reads while those that ask wait; one through more goes on by itself
+LONGEST_PAUSE = 600.0  # between two searches
+AT_ONCE = 1000  # jobs that a search reads without pauses
+WAIT_SECONDS = 5.0  # for a search; one that takes longer goes on by itself
 APART_SECONDS = 0.2
 MANY = 12  # who want a fresh look at once: a list of all is then cheaper than as many requests
 
@@ -91,6 +98,9 @@ class NodeRegistry:
         self._witnesses: dict[str, set[int]] = {}  # of each name that live jobs have, some of those jobs
         self._nameless: dict[int, float] = {}  # jobs of others that name no node, and when they were read
         self._searched_at = float("-inf")
+        self._believed = NAMES_SECONDS
+        self._read_since = float("-inf")  # all jobs that the last search knew of were read after this
+        self._wanted: dict[str, tuple[float, float]] = {}  # nodes to delete: when this was first and last asked
         self._list_took = 0.0
         self._naming = asyncio.Lock()
         self._search: asyncio.Task[None] | None = None
@@ -148,24 +158,49 @@ class NodeRegistry:
             yield transition.name, transition.gap
 
     async def is_named(self, name: str) -> bool:
-        """Whether a live job names it, to be left out or to be used. True also while a long search through the jobs is under way."""
+        """Whether a live job names it, to be left out or to be used; asked before the node is deleted. True also while a search through the jobs takes long."""
         async with self._naming:
-            if self._search is not None and self._search.done():
-                search, self._search = self._search, None
-                search.result()  # what failed is raised, and tried again later
-            if self._search is not None or await self._has_witness(name):
+            wanted = self._is_wanted(name)
+            if await self._is_searching(0.0):
                 return True
-            since = asyncio.get_running_loop().time() - self._searched_at
-            if since > NAMES_SECONDS and since <= self._list_took / LIST_SHARE:
+            if await self._has_witness(name):
+                del self._wanted[name]
+                return True
+            now = asyncio.get_running_loop().time()
+            since = now - self._searched_at
+            if since > self._believed and since <= min(self._list_took / LIST_SHARE, LONGEST_PAUSE):
                 return True  # it is searched again when that costs Slurm less
-            if since > NAMES_SECONDS:
-                unread = await self._to_be_read()
-                if len(unread) > AT_ONCE:
-                    log.info("node %s is to go: %d jobs are read first, as one of them may name it", name, len(unread))
-                    self._search = asyncio.create_task(self._read(unread), name="jobs that name nodes")
-                    return True
-                await self._read(unread)
-        return name in self._witnesses
+            if since > self._believed and await self._find(name, now - NAMELESS_SECONDS):
+                return True
+            if self._read_since < wanted and await self._find(name, wanted):
+                return True
+            del self._wanted[name]
+            return False
+
+    def _is_wanted(self, name: str) -> float:
+        """Since when the node is to be deleted."""
+        now = asyncio.get_running_loop().time()
+        self._wanted = {other: (first, last) for other, (first, last) in self._wanted.items() if now - last <= WANTED_SECONDS}
+        first, _ = self._wanted.get(name, (now, now))
+        self._wanted[name] = first, now
+        return first
+
+    async def _find(self, name: str, good: float) -> bool:
+        """Search the jobs, of which those that others own and that were read after `good` are trusted. Whether one names the node, or may, as the search takes longer."""
+        self._search = asyncio.create_task(self._read_all(name, good), name="jobs that name nodes")
+        return await self._is_searching(WAIT_SECONDS) or name in self._witnesses
+
+    async def _is_searching(self, wait: float) -> bool:
+        """Whether a search is still under way after this time. What failed in it is raised, and tried again later."""
+        if self._search is None:
+            return False
+        if not self._search.done():
+            await asyncio.wait({self._search}, timeout=wait)
+        if not self._search.done():
+            return True
+        search, self._search = self._search, None
+        search.result()
+        return False
 
     async def _has_witness(self, name: str) -> bool:
         """Whether one of the jobs that named it still does: a few small requests, however many jobs there are."""
@@ -177,17 +212,23 @@ class NodeRegistry:
             if name in _named_by(job for job in await self._slurm.jobs.records([job_id]) if not job.is_finished):
                 return True
         self._witnesses.pop(name, None)
-        self._searched_at = min(self._searched_at, asyncio.get_running_loop().time() - NAMES_SECONDS - 1)
+        self._searched_at = min(self._searched_at, asyncio.get_running_loop().time() - self._believed - 1)
         return False
 
-    async def _to_be_read(self) -> list[int]:
-        """The live jobs, but for those that are known not to name a node."""
+    async def _read_all(self, name: str, good: float) -> None:
+        """The live jobs, but for those of others that were read after `good` and name no node."""
         began = asyncio.get_running_loop().time()
         live = await self._slurm.jobs.live_ids()
         self._list_took = asyncio.get_running_loop().time() - began
-        good = asyncio.get_running_loop().time() - NAMELESS_SECONDS
-        self._nameless = {job_id: read for job_id, read in self._nameless.items() if job_id in live and read >= good}
-        return sorted(live - self._nameless.keys())
+        oldest = min(good, began - NAMELESS_SECONDS)
+        self._nameless = {job_id: read for job_id, read in self._nameless.items() if job_id in live and read >= oldest}
+        trusted = {job_id for job_id, read in self._nameless.items() if read >= good}
+        if len(unread := sorted(live - trusted)) > AT_ONCE:
+            log.info("node %s is to be deleted: the bridge first reads %d jobs, as one of them may name it", name, len(unread))
+        await self._read(unread)
+        self._read_since = min([began, *(self._nameless[job_id] for job_id in trusted)])
+        took = self._searched_at - began
+        self._believed = NAMES_SECONDS if took < WAIT_SECONDS else LATE_SECONDS
 
     async def _read(self, job_ids: Collection[int]) -> None:
         """Some at a time: a list of all would take gigabytes of slurmrestd's memory."""

@@ -124,7 +124,7 @@ class Jobs:
         return (await self._connection.read("slurm/jobs/", _JOBS, lane=Lane.BULK)).jobs or []
 
     async def stream(self) -> AsyncIterator[Job]:
-        """All jobs, in full, one by one: a list of up to 64 MB is decoded as a whole, a longer one as it arrives, so that memory stays bounded here. Not so in slurmrestd, which holds 250 KB for each job: for tens of thousands use `unread` and `records`."""
+        """All jobs, in full, one by one: a list of up to 64 MB is decoded as a whole, a longer one as it arrives, so that memory stays bounded here. Not so in slurmrestd, which held 5.4 GB after two lists of 20,000 jobs: for tens of thousands use `unread` and `records`."""
         async for job in stream_jobs(self._connection):
             yield job
 
@@ -225,7 +225,7 @@ class Jobs:
         self._markers.ids.saw(job_id)
 
     async def live_ids(self) -> set[int]:
-        """The ids of all jobs and arrays that are not over: one request, or, where Slurm has more than 20,000 jobs, one for each 500 ids, as a list of all takes slurmrestd half a minute then."""
+        """The ids of all jobs and arrays that are not over: one request, or, where Slurm has more than 20,000 jobs, one for each 500 ids, as a list of 100,000 takes slurmrestd half a minute. The first call then names every id up to the newest, which can take minutes; later ones name the newer ids and those that were live."""
         return await self._markers.ids.live()
 
     async def unread(self, *, live: bool = False) -> list[int]:

@@ -340,5 +340,13 @@ class PingList(Envelope, kw_only=True):
     pings: list[Ping] | None = None
 
 
+class ConfigurationState(msgspec.Struct, frozen=True, rename={"_next_job_id": "NEXT_JOB_ID"}):
+    """What slurmctld tells of itself beside slurm.conf, at the moment of the request."""
+
+    _next_job_id: Triplet | None = None
+    next_job_id = Number[int]("_next_job_id")
+
+
 class ConfigurationAnswer(Envelope, kw_only=True):
     slurm_conf: dict[str, Any]
+    slurm_conf_meta: ConfigurationState = ConfigurationState()
