@@ -164,7 +164,7 @@ class Leadership:
     def also_endings(self, checkpoints: Checkpoints | None) -> None:
         """Ends of jobs that are seen before they come, and signals before them."""
         if checkpoints:
-            checkpoints.pods = self._membership.pods
+            checkpoints.pods, checkpoints.current = self._membership.pods, self._membership.current
             self.also(checkpoints.run, "checkpoint signals")
         endings = Endings(
             self._slurm,
