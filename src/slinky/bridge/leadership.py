@@ -177,7 +177,7 @@ class Leadership:
             checkpoints,
         )
         self._expect_end = endings.expect
-        self.reconciler.endings = endings.look
+        self.reconciler.endings, self.reconciler.signalled = endings.look, endings.signalled
         self.also(endings.run, "ends of jobs")
 
     def _slurm_time(self) -> float | None:
