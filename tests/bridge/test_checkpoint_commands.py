@@ -17,6 +17,7 @@ from slinky.bridge.fair_work import FairWork, share_of
 from slinky.bridge.keys import SETTINGS
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Access, Client, Pod
+from slinky.kube.objects.pod import PodStatus
 from slinky.slurm import Job
 
 NOW = 1_800_000_000
@@ -29,6 +30,7 @@ class Kubelet:
     def __init__(self) -> None:
         self.hanging, self.most_hanging = 0, 0
         self.flooded = 0  # bytes that could be sent
+        self.asked: list[str] = []  # pods, once for each command
         self.signalled: list[str] = []
         self.noted: list[str] = []
 
@@ -54,6 +56,7 @@ class Kubelet:
         socket = web.WebSocketResponse(protocols=["v5.channel.k8s.io"])
         await socket.prepare(request)
         namespace = request.match_info["namespace"]
+        self.asked.append(request.match_info["pod"])
         if namespace.startswith("hangs"):
             self.hanging += 1
             self.most_hanging = max(self.hanging, self.most_hanging)
@@ -165,6 +168,22 @@ async def test_a_pod_has_so_many_seconds_and_then_its_eviction_goes_on(monkeypat
         assert not site.checkpoints._holds(key)
         assert [(name, reason) for name, reason, _ in site.events.told] == [("p0", "CheckpointSignalFailed")]
         assert "had not ended after 0.2 s" in site.events.told[0][2]
+
+
+async def test_pods_that_ended_while_they_waited_behind_commands_that_hang_cost_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "SECONDS", 0.5)
+    monkeypatch.setattr(checkpoint, "MOST_TRIES", 1)
+    most = share_of(COMMANDS_AT_ONCE, 0)
+    async with a_site() as site:
+        over = {f"hangs-p{number}" for number in range(most, 3 * most)}
+        ended = msgspec.convert({"phase": "Succeeded"}, PodStatus)
+        site.checkpoints.current = lambda pod: (
+            None if pod.metadata.name == f"p{most}" else msgspec.structs.replace(pod, status=ended) if pod.metadata.uid in over else pod
+        )
+        key = site.preempt("hangs", 3 * most)
+        await site.until(lambda: site.done == [key])
+        assert sorted(site.kubelet.asked) == sorted(f"p{number}" for number in range(most))
+        assert len(site.events.told) == most, "for those who were asked: the others need no signal"
 
 
 async def test_what_says_more_than_a_kill_could_is_given_up() -> None:

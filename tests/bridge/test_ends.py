@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from slinky.bridge.annotations import read_settings
 from slinky.bridge.checkpoint import AGAIN_SECONDS, Checkpoints, signals_counter
-from slinky.bridge.endings import FIRST_LOOK, LOOKS_PER_SECOND, WORKERS, Endings
+from slinky.bridge.endings import FIRST_LOOK, LOOKS_PER_SECOND, ROUND_PER_SECOND, WORKERS, Endings, _routine_wait, _sweep_pause
 from slinky.bridge.ends import DEFAULT_GRACE, MARGIN_SECONDS, Ending, end_of, is_credible, longest_grace
 from slinky.bridge.keys import SETTINGS
 from slinky.bridge.memory import Known, Refusal
@@ -472,6 +472,97 @@ def test_a_job_that_was_being_preempted_when_this_process_took_over_is_read_as_s
         endings.expect(a_key(10))
         endings.look(a_key(10), None, 0)
         assert not endings._first, "one that does not run is not remembered"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_in_virtual_time(story())
+
+
+async def _all_read(endings: Endings, slurm: ManyJobs) -> None:
+    """All jobs are followed, and each record was read once."""
+    for number in range(1, MANY + 1):
+        endings.look(a_key(number), None, number)
+        endings.hasten(a_key(number))
+    while len(slurm.asked) < MANY:
+        await asyncio.sleep(0.1)
+    slurm.asked.clear()
+
+
+def test_jobs_that_are_preempted_beside_one_that_shows_it_do_not_wait_for_their_turn() -> None:
+    """Forty at once, of which one has a signal that lasts long enough to be seen."""
+    slurm = ManyJobs()
+    any_slurm: Any = slurm
+    victims = range(1000, 1040)
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        told: set[int] = set()
+        endings = Endings(
+            any_slurm,
+            lambda _: [],
+            lambda *_: True,
+            lambda _: False,
+            lambda _, job_id, ending: told.add(job_id) if ending else None,
+            clock=lambda: NOW + loop.time(),
+        )
+        task = asyncio.create_task(endings.run())
+        await _all_read(endings, slurm)
+        began, at = loop.time(), int(NOW + loop.time())
+        slurm.records = {number: job(limit=None, start_time=NOW - 60, preempt_time=at, end_time=at + 600) for number in victims}
+        endings.signalled(a_key(victims[7]))
+        while len(told) < len(victims):
+            await asyncio.sleep(0.1)
+        assert loop.time() - began < _routine_wait(MANY) / 3
+        while len(set(slurm.asked)) < MANY:
+            await asyncio.sleep(0.1)
+        assert len(slurm.asked) < 1.5 * MANY, "one round"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_in_virtual_time(story())
+
+
+def test_preemptions_that_never_stop_cost_a_bounded_number_of_reads() -> None:
+    slurm = ManyJobs()
+    any_slurm: Any = slurm
+    seconds = 600
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        endings = Endings(any_slurm, lambda _: [], lambda *_: True, lambda _: False, lambda *_: None, clock=lambda: NOW + loop.time())
+        task = asyncio.create_task(endings.run())
+        await _all_read(endings, slurm)
+        for number in range(1, seconds + 1):
+            at = int(NOW + loop.time())
+            slurm.records[number] = job(limit=None, start_time=NOW - 60, preempt_time=at, end_time=at + 6000)
+            endings.signalled(a_key(number))
+            await asyncio.sleep(1)
+        rounds = seconds / _sweep_pause(MANY) + 1
+        assert len(slurm.asked) <= seconds + rounds * MANY + seconds * ROUND_PER_SECOND
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_in_virtual_time(story())
+
+
+def test_a_signal_that_is_over_before_the_reconciler_looks_is_not_missed() -> None:
+    """Where a slurmd answers at once, Slurm shows it for a tenth of a second."""
+    slurm = ManyJobs(j7=job(limit=None, start_time=NOW - 60, preempt_time=NOW, end_time=NOW + 60))
+    any_slurm: Any = slurm
+
+    async def story() -> None:
+        world = World()
+        endings = Endings(any_slurm, lambda _: [], lambda *_: True, world.loop.is_signalled, lambda *_: None, clock=lambda: float(NOW))
+        world.loop.endings, world.loop.signalled = endings.look, endings.signalled
+        world.loop.own_job(7, KEY)
+        endings.look(KEY, None, 7)
+        task = asyncio.create_task(endings.run())
+        for states in (["RUNNING", "SIGNALING"], ["RUNNING"]):
+            world.poller.states[7] = JobStatus("7", states)
+            world.loop.job_changed(7)
+        world.loop.endings(KEY, None, 7)
+        await asyncio.sleep(0.5)
+        assert slurm.asked == [7]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

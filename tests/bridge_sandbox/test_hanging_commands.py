@@ -7,11 +7,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from slinky.bridge.keys import GANG, SETTINGS
-from slinky.kube import NODES, PatchKind
+from slinky.kube import EVENTS, NODES, PatchKind
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.shape import Shape
 from slinky.slurm import JobState
@@ -22,6 +23,7 @@ from tests.conftest import Partition, Starter
 pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
 GANGS, SIZE = 5, 16  # more commands than the bridge has connections for bindings
+CONTAINERS = 8
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +66,24 @@ async def answer_for_all_nodes(team: Team, address: str, port: int) -> None:
         await team.kube.patch(NODES, node.metadata.name, {"status": status}, kind=PatchKind.MERGE, subresource="status")
 
 
+def a_gang(team: Team, name: str, containers: int) -> dict[str, Any]:
+    """Its pods run until they are deleted, and are to have their signals at once."""
+    said = {"timelimit": "9", "signal": "USR1@600"}
+    template = team.pod("any", run_for="30m", said=said)  # else kwok lets a Job's pods succeed after a second
+    del template["metadata"]["name"]
+    template["spec"]["containers"] += [{"name": f"c{number}", "image": "none"} for number in range(1, containers)]
+    spec = {"parallelism": SIZE, "completions": SIZE, "template": {"metadata": template["metadata"], "spec": template["spec"]}}
+    annotations = {GANG: "true"} | {SETTINGS + word: value for word, value in said.items()}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "annotations": annotations}, "spec": spec}
+
+
 async def test_commands_that_never_end_keep_no_pod_from_its_binding_nor_from_its_end(own: Sandbox, tmp_path: Path) -> None:
     kubelet, address = SilentKubelet(), str(own.record.addresses.host)
     async with kubelet.serving(address) as port, own_bridge(own, Partition("bridge", ()), tmp_path) as (_, team):
         await answer_for_all_nodes(team, address, port)
         for number in range(GANGS):
-            template = team.pod("any", said={"timelimit": "9", "signal": "USR1@600"})
-            spec = {"parallelism": SIZE, "completions": SIZE, "template": {"metadata": template["metadata"], "spec": template["spec"]}}
-            template["metadata"].pop("name")
-            said = {GANG: "true", f"{SETTINGS}timelimit": "9", f"{SETTINGS}signal": "USR1@600"}
-            await team.create(
-                {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": f"hostile-{number}", "annotations": said}, "spec": spec}
-            )
+            # One command after another in each pod: together they take longer than the victim's time limit.
+            await team.create(a_gang(team, f"hostile-{number}", CONTAINERS if number else 1))
 
         async def hang() -> bool:
             return kubelet.hanging >= SIZE
@@ -95,3 +103,16 @@ async def test_commands_that_never_end_keep_no_pod_from_its_binding_nor_from_its
         ended = await team.slurm.jobs.get(job_id)
         assert ended.state is JobState.CANCELLED, "by the bridge, in time: it did not wait for Slurm's TIMEOUT"
         assert "has reached its time limit" in ended.comment
+        assert isinstance(ended.end_time, int)
+        assert isinstance(ended.start_time, int)
+        assert ended.end_time < ended.start_time + 60, "within its time limit"
+
+        gangs = {f"hostile-{number}" for number in range(GANGS)}
+
+        async def all_gangs_were_told() -> bool:
+            failed = [event for event in (await team.kube.list(EVENTS, team.namespace)).items if event.reason == "CheckpointSignalFailed"]
+            return gangs == {event.regarding.name.rpartition("-")[0] for event in failed}
+
+        await team.until("Events told of a pod of each gang that its signal was not delivered", all_gangs_were_told, 300)
+        running = [pod for pod in await team.pods() if pod.metadata.name.startswith("hostile") and pod.status.phase == "Running"]
+        assert len(running) == GANGS * SIZE, "while their jobs ran: what is over is not tried again"

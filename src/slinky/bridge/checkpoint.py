@@ -87,7 +87,7 @@ def signals_counter(registry: CollectorRegistry) -> Counter:
 
 
 class Checkpoints:
-    """`commands` is a client that is used for commands in containers and for nothing else. `pods(key)` are a workload's; `done(key)` is called when all signals that were under way for one have been sent or given up."""
+    """`commands` is a client that is used for commands in containers and for nothing else. `pods(key)` are a workload's; `current(pod)` is a pod as it is now, None if it is gone; `done(key)` is called when all signals that were under way for one have been sent or given up."""
 
     def __init__(
         self,
@@ -112,6 +112,7 @@ class Checkpoints:
         self._tries: dict[str, int] = {}
         self._not_before: dict[str, float] = {}  # when those may be tried again, by the loop's clock
         self.pods: Callable[[WorkloadKey], Sequence[Pod]] = lambda _: []
+        self.current: Callable[[Pod], Pod | None] = lambda pod: pod
         self.done: Callable[[WorkloadKey], None] = lambda _: None
 
     async def run(self) -> None:
@@ -163,7 +164,10 @@ class Checkpoints:
 
     async def _turn(self, key: WorkloadKey, pod: Pod, occasion: Occasion, asked: Asked) -> None:
         try:
-            await self._tell_one(pod, occasion, asked)
+            # It may have waited for minutes behind commands that hang.
+            now = self.current(pod)
+            if now is not None and self._is_to_be_told(now, occasion):
+                await self._tell_one(now, occasion, asked)
         except KubeError as error:
             log.warning("pod %s: that it had its checkpoint signal is not noted on it, and it may have it twice: %s", pod.key, error)
         finally:

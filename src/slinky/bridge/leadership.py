@@ -189,7 +189,7 @@ class Leadership:
     def also_endings(self, checkpoints: Checkpoints | None) -> None:
         """Ends of jobs that are seen before they come, and signals before them."""
         if checkpoints:
-            checkpoints.pods = self._membership.pods
+            checkpoints.pods, checkpoints.current = self._membership.pods, self._membership.current
             self.also(checkpoints.run, "checkpoint signals")
         endings = Endings(
             self._slurm,
@@ -202,7 +202,7 @@ class Leadership:
             checkpoints,
         )
         self._expect_end = endings.expect
-        self.reconciler.endings = endings.look
+        self.reconciler.endings, self.reconciler.signalled = endings.look, endings.signalled
         self.also(endings.run, "ends of jobs")
 
     def also_claim(self, claim: ClaimKeeper) -> None:

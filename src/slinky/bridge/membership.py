@@ -67,6 +67,11 @@ class Membership:
         found = (self._pods.by_key(name) for name in self._pods_of.get(key, ()))
         return [pod for pod in found if pod is not None]
 
+    def current(self, pod: Pod) -> Pod | None:
+        """That pod as it is now; None if it is gone, or another pod has its name."""
+        found = self._pods.by_key(pod.key)
+        return found if found is not None and found.metadata.uid == pod.metadata.uid else None
+
     def keys(self) -> list[WorkloadKey]:
         return list(self._pods_of)
 

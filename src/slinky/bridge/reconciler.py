@@ -92,12 +92,16 @@ class Reconciler:
         self.may_begin: Callable[[WorkloadKey], bool] = lambda _: True  # False while it is not known whether an earlier leader submitted it
         self.is_gone: Callable[[Pod], bool] = lambda _: False  # a pod's node is, and so the pod counts as over
         self.endings: Callable[[WorkloadKey, Workload | None, int], None] = lambda *_: None  # told of each look, with the job that runs
+        self.signalled: Callable[[WorkloadKey], None] = lambda _: None  # Slurm has just signalled its job
 
     # What happens elsewhere
 
     def job_changed(self, job_id: int) -> None:
         if key := self.owner_of(job_id):
-            self.queue.add(key, priority=URGENT if self.is_signalled(job_id) else STARTED)
+            signalled = self.is_signalled(job_id)
+            self.queue.add(key, priority=URGENT if signalled else STARTED)
+            if signalled:
+                self.signalled(key)
 
     def job_ends(self, key: WorkloadKey, job_id: int, ending: Ending | None) -> None:
         """By the job's record, just read: it is time for its pods to go, or not (any more)."""
