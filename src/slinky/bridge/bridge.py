@@ -226,7 +226,7 @@ class Bridge:
 
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:
-            self._leadership.reconciler.queue.add(key)
+            self._leadership.reconciler.touched(key)
 
     def _look(self, key: WorkloadKey) -> None:
         """Of the workloads that a set can have, only those are anything that something is known of; who has pods is touched by them."""

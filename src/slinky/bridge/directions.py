@@ -11,8 +11,10 @@ import msgspec
 
 from slinky.bridge.eligibility import within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
+from slinky.bridge.eligibility.surroundings import Placed
 from slinky.bridge.gang_admission import UNMAPPED
 from slinky.bridge.node_names import NodeNames
+from slinky.bridge.pacing import Pace
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.strangers import asks_for_devices, strangers, with_devices_of_two
 from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, where
@@ -24,7 +26,7 @@ __all__ = ["Directions", "Judgement"]
 
 
 class Judgement(Protocol):
-    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. `is_fleeting`: whether a node refuses it only for what other pods there are or take. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
+    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `refusals` that of all nodes that refuse it; `place` whether these can be placed one after the other, which are then assumed to be there, or which of them cannot and why; `refusal_since` whether a node that one of them was placed on has changed since, and refuses it now. `is_fleeting`: whether a node refuses it only for what other pods there are or take. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen."""
 
     def refusal(self, pod: Pod, node: str) -> str: ...
 
@@ -32,7 +34,9 @@ class Judgement(Protocol):
 
     def is_fleeting(self, pod: Pod) -> bool: ...
 
-    def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None: ...
+    async def place(self, placements: Sequence[tuple[Pod, str]], pace: Pace) -> Placed: ...
+
+    def refusal_since(self, placed: Placed, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None: ...
 
     def assume(self, pod: Pod, node: str) -> None: ...
 

@@ -4,7 +4,7 @@ Comes in: the surroundings and the ledger, both live. Goes out: for a pod the no
 by itself, as what is merely in use now may be free in a moment.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.ledger import Ledger
@@ -20,6 +20,8 @@ class KubernetesJudgement:
         self.refusal = surroundings.refusal
         self.assume = surroundings.assume
         self.withdraw = surroundings.withdraw
+        self.place = surroundings.place
+        self.refusal_since = surroundings.refusal_since
 
     def refusals(self, pod: Pod) -> Mapping[str, str]:
         amounts, rules = self._ledger.refusals(pod), self._surroundings.refusals(pod)
@@ -29,6 +31,3 @@ class KubernetesJudgement:
         """Whether a node refuses it for what other pods there are or take: that may change when they do."""
         refused = self._surroundings.refusals(pod)
         return self._ledger.is_short(pod) or (bool(refused) and len(refused) > len(self._surroundings.node_refusals(pod)))
-
-    def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
-        return self._surroundings.first_refusal(placements)

@@ -134,6 +134,7 @@ class Known(msgspec.Struct, gc=False):
     evicted: dict[str, "Evicted"] = {}  # pods that were evicted, by UID, and why
     phase: str = ""
     pods: int = 0
+    looked_at: float = 0.0  # when the last look at it began, or ended
     written: Written = msgspec.field(default_factory=Written)
     where: list[Whereabouts] | None = None  # what its job was told about where it may go, each of a hetjob's
     depends_on_pods: bool = False  # where it may go depends on the pods that are there

@@ -5,7 +5,7 @@ A hetjob counts as one job: the id is its leader's, and each pod has a rank in t
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from slinky.bridge.placement import Slot
 from slinky.bridge.task import PerTask, per_task
 from slinky.slurm import Job, JobDescription, compress, expand
 
-__all__ = ["Component", "Submission", "hetjob_of", "submission_from", "submission_of", "task_annotations"]
+__all__ = ["Component", "Layout", "Submission", "hetjob_of", "layout_of", "submission_from", "submission_of", "task_annotations"]
 
 
 class Component(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -86,21 +86,48 @@ def hetjob_of(each: Sequence[Submission], said: Sequence[tuple[Sequence[int], st
     return msgspec.structs.replace(each[0], tasks=tasks, components=components)
 
 
-def task_annotations(job: Submission, slot: Slot, slots: Sequence[Slot]) -> dict[str, str]:
-    """What the pod's environment is made of, by the downward API; and what people and tools look for. `slots` are all of the job's, in rank order."""
-    on_node = Counter(other.node for other in slots)  # in Slurm's order
-    nodes = list(on_node)
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pods of a job are all told alike. Made once a job: made for each pod, it would cost the square of their number.
+
+    `node_ids` are the numbers of its nodes, in Slurm's order; `cpus` are those that the job has on each node.
+    """
+
+    node_ids: Mapping[str, int]
+    cpus: Mapping[str, int]
+    nodelist: str
+    tasks_per_node: str
+
+
+def layout_of(job: Submission, slots: Sequence[Slot]) -> Layout:
+    """`slots` are all of the job's, in rank order."""
+    tasks: Counter[str] = Counter()
+    cpus: Counter[str] = Counter()
+    for slot in slots:
+        tasks[slot.node] += 1
+        cpus[slot.node] += job.task_in(slot).cpus
+    nodes = list(tasks)  # in Slurm's order
+    return Layout(
+        node_ids={node: number for number, node in enumerate(nodes)},
+        cpus=cpus,
+        nodelist=_hostlist(nodes),
+        tasks_per_node=_repeated(list(tasks.values())),
+    )
+
+
+def task_annotations(job: Submission, slot: Slot, slots: Sequence[Slot], layout: Layout | None = None) -> dict[str, str]:
+    """What the pod's environment is made of, by the downward API; and what people and tools look for. `slots` are all of the job's, in rank order; `layout` is theirs, where it was made before."""
+    layout = layout or layout_of(job, slots)
     values = {
         "procid": slot.rank,
         "localid": slot.local_rank,
-        "nodeid": nodes.index(slot.node),
+        "nodeid": layout.node_ids[slot.node],
         "ntasks": job.tasks,
-        "nnodes": len(nodes),
-        "nodelist": _hostlist(nodes),
+        "nnodes": len(layout.node_ids),
+        "nodelist": layout.nodelist,
         "nodename": slot.node,
-        "tasks-per-node": _repeated(list(on_node.values())),
+        "tasks-per-node": layout.tasks_per_node,
         "cpus-per-task": job.task_in(slot).cpus,
-        "cpus-on-node": _cpus_on(slot.node, job, slots) if job.components else job.task.cpus * on_node[slot.node],
+        "cpus-on-node": layout.cpus[slot.node],
         "job-name": job.name,
         "partition": job.partition,
         "account": job.account,
@@ -115,10 +142,6 @@ def task_annotations(job: Submission, slot: Slot, slots: Sequence[Slot]) -> dict
     if slot.devices:
         found[DEVICES] = msgspec.json.encode(slot.devices).decode()
     return found
-
-
-def _cpus_on(node: str, job: Submission, slots: Sequence[Slot]) -> int:
-    return sum(job.task_in(slot).cpus for slot in slots if slot.node == node)
 
 
 def _hostlist(nodes: list[str]) -> str:

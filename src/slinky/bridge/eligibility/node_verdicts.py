@@ -53,6 +53,7 @@ class NodeVerdicts:
         self._answers: dict[Shape, _Answer] = {}
         self._domains: dict[tuple[Shape, str, bool, bool, tuple[str, ...]], dict[str, str]] = {}
         self.relabelled: Callable[[], None] = lambda: None
+        self.version = 0  # another whenever an answer may be another
         nodes.subscribe(self._changed)
 
     def of(self, pod: Pod) -> Mapping[str, str]:
@@ -86,6 +87,7 @@ class NodeVerdicts:
         same_labels = old is not None and new is not None and old.metadata.labels == new.metadata.labels
         if same_labels and old and new and _said(old) == _said(new):
             return
+        self.version += 1
         self._domains.clear()
         for answer in self._answers.values():
             answer.refused.pop(change.key.name, None)

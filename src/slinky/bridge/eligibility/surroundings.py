@@ -5,8 +5,9 @@ kube-scheduler refuses is refused here, what it accepts (resources aside) is acc
 judged once for all pods that say the same, and again only for nodes that changed; the rest goes by counts that follow every change.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from slinky.bridge.eligibility.neighbours import Judge, neighbour_judge
 from slinky.bridge.eligibility.node_verdicts import NodeVerdicts, name_refusal, node_refusal
@@ -14,12 +15,40 @@ from slinky.bridge.eligibility.ports import PortsInUse, host_ports, port_refusal
 from slinky.bridge.eligibility.residents import Resident, Residents
 from slinky.bridge.eligibility.selectors import SelectorError
 from slinky.bridge.eligibility.spread import Constraint, spread_judge
-from slinky.bridge.eligibility.terms import Term, anti_affinity_terms
+from slinky.bridge.eligibility.terms import Reach, Term, anti_affinity_terms, reach_of
+from slinky.bridge.pacing import Pace
 from slinky.kube import Cache, Change, Key, Namespace, Node, Pod
 
-__all__ = ["Filter", "Surroundings"]
+__all__ = ["Filter", "Placed", "Surroundings"]
 
+MOST_ROUNDS = 16
+MOST_REACHES = 1024
 Filter = Callable[[Pod], Judge | None]  # a pod → who judges nodes for it, or nobody
+
+
+class Placed(NamedTuple):
+    """Whether pods could be placed: `refusal` says which could not, and why; `assumed` are those that count as placed from now on and did not before; `version` is that of the nodes by which it was judged."""
+
+    refusal: tuple[Pod, str] | None = None
+    assumed: tuple[Pod, ...] = ()
+    version: int = 0
+
+
+class _Verdicts:
+    """What nodes alone say of pods: worked out once for all pods of one template. To be used at once, while the pods are held."""
+
+    def __init__(self, verdicts: NodeVerdicts) -> None:
+        self._verdicts = verdicts
+        self._known: dict[tuple[object, ...], Mapping[str, str]] = {}
+
+    def of(self, pod: Pod) -> Mapping[str, str]:
+        spec = pod.spec
+        parts = (spec.node_selector, spec.affinity, spec.tolerations, spec.containers, spec.init_containers)
+        template = (*map(id, parts), spec.host_network, spec.host_users)
+        found = self._known.get(template)
+        if found is None:
+            found = self._known[template] = self._verdicts.of(pod)
+        return found
 
 
 class Surroundings:
@@ -40,6 +69,7 @@ class Surroundings:
         self._nodes = nodes
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._release = release
+        self._reaches: dict[Term, Reach] = {}
         self._comparing = comparing
         self._verdicts = NodeVerdicts(nodes, comparing=comparing)
         self._residents = Residents(self._label_of)
@@ -63,13 +93,7 @@ class Surroundings:
         return self._refusal(pod, node, self.filters)
 
     def _refusal(self, pod: Pod, node: str, filters: Sequence[Filter] = ()) -> str:
-        known = self._nodes.by_key(Key("", node))
-        if known is None:
-            return f"Kubernetes has no node {node}"
-        if refusal := name_refusal(pod, node) or self._verdicts.of(pod).get(node, ""):
-            return refusal
-        with self._without(pod):
-            return next((said for judge in self._judges(pod, filters) if (said := judge(known))), "")
+        return self._node_refusal(pod, node, _Verdicts(self._verdicts)) or self._pods_refusal(pod, node, filters)
 
     def refusals(self, pod: Pod) -> dict[str, str]:
         """All nodes that Kubernetes would refuse now, each with the reason."""
@@ -94,27 +118,84 @@ class Surroundings:
         return refused
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
-        """Whether all of these can be placed, one after the other in some order, as kube-scheduler would: None, or one that cannot, and why. `filters` are not asked: who has one looks again by itself when it comes to placing."""
-        waiting, assumed = list(placements), []
-        refused: tuple[Pod, str] | None = None
+        """Whether all of these can be placed, one after the other in some order, as kube-scheduler would: None, or one that cannot, and why. `filters` are not asked: the volume binder looks at volumes again before it binds."""
+        assumed: list[Pod] = []
+        steps = self._placing(placements, assumed)
         try:
-            while waiting:
-                left = []
-                refused = None
-                for pod, node in waiting:
-                    if said := self._refusal(pod, node):
-                        left.append((pod, node))
-                        refused = refused or (pod, said)
-                    elif self._residents.get(pod.metadata.uid) is None:
-                        self.assume(pod, node)
-                        assumed.append(pod)
-                if len(left) == len(waiting):
-                    return refused
-                waiting = left
-            return None
+            while True:
+                next(steps)
+        except StopIteration as end:
+            found: tuple[Pod, str] | None = end.value
+            return found
         finally:
             for pod in assumed:
                 self.withdraw(pod)
+
+    async def place(self, placements: Sequence[tuple[Pod, str]], pace: Pace) -> Placed:
+        """The same in short turns. Where all can be placed, they are assumed to be there from now on, so that nothing that is judged meanwhile gets in their way; where one cannot, none is."""
+        assumed: list[Pod] = []
+        version, steps, done = self._verdicts.version, self._placing(placements, assumed), False
+        try:
+            while True:
+                next(steps)
+                await pace.step()
+        except StopIteration as end:
+            refusal: tuple[Pod, str] | None = end.value
+            done = refusal is None
+            return Placed(refusal, tuple(assumed) if done else (), version)
+        finally:
+            if not done:
+                for pod in assumed:
+                    self.withdraw(pod)
+
+    def refusal_since(self, placed: Placed, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
+        """Whether a node has changed since they were placed so that it refuses its pod now: cordoned, tainted, relabelled or gone."""
+        if placed.version == self._verdicts.version:
+            return None
+        verdicts = _Verdicts(self._verdicts)
+        for pod, node in placements:
+            if refusal := self._node_refusal(pod, node, verdicts):
+                return pod, refusal
+        return None
+
+    def _placing(self, placements: Sequence[tuple[Pod, str]], assumed: list[Pod]) -> Generator[None, None, tuple[Pod, str] | None]:
+        """Yields after each pod. `assumed` gets those that were not counted yet. What depends on the node alone is judged first. What is refused for want of other pods is tried again after those were placed, forwards and backwards in turn, so that chains are
+        found either way; after `MOST_ROUNDS` it is refused: the work stays linear whatever the pods ask."""
+        verdicts = _Verdicts(self._verdicts)
+        for pod, node in placements:
+            if refusal := self._node_refusal(pod, node, verdicts):
+                return pod, refusal
+            yield
+        waiting = list(placements)
+        refused: tuple[Pod, str] | None = None
+        for _ in range(MOST_ROUNDS):
+            left: list[tuple[Pod, str]] = []
+            refused = None
+            for pod, node in waiting:
+                if said := self._pods_refusal(pod, node):
+                    left.append((pod, node))
+                    refused = refused or (pod, said)
+                elif self._residents.get(pod.metadata.uid) is None:
+                    self.assume(pod, node)
+                    assumed.append(pod)
+                yield
+            if not left or len(left) == len(waiting):
+                break
+            waiting = left[::-1]
+        return refused
+
+    def _node_refusal(self, pod: Pod, node: str, verdicts: "_Verdicts") -> str:
+        if self._nodes.by_key(Key("", node)) is None:
+            return f"Kubernetes has no node {node}"
+        return name_refusal(pod, node) or verdicts.of(pod).get(node, "")
+
+    def _pods_refusal(self, pod: Pod, node: str, filters: Sequence[Filter] = ()) -> str:
+        """What other pods, or `filters`, have against it there."""
+        known = self._nodes.by_key(Key("", node))
+        if known is None:
+            return f"Kubernetes has no node {node}"
+        with self._without(pod):
+            return next((said for judge in self._judges(pod, filters) if (said := judge(known))), "")
 
     # Being told
 
@@ -133,7 +214,7 @@ class Surroundings:
     def _judges(self, pod: Pod, filters: Sequence[Filter]) -> list[Judge]:
         found = [
             self._port_judge(pod),
-            neighbour_judge(pod, self._residents, self._namespaces, self._label_of, self._release),
+            neighbour_judge(pod, self._residents, self._namespaces, self._label_of, self._reach),
             spread_judge(pod, self._residents, lambda constraint, keys: self._counting(pod, constraint, keys)),
             *(one(pod) for one in filters),
         ]
@@ -150,6 +231,14 @@ class Surroundings:
             return port_refusal(name, port) if port else ""
 
         return judge
+
+    def _reach(self, term: Term) -> Reach:
+        found = self._reaches.get(term, self._reaches)  # None is an answer
+        if found is self._reaches:
+            if len(self._reaches) >= MOST_REACHES:
+                self._reaches.clear()
+            found = self._reaches[term] = reach_of(term, self._namespaces.items(), self._release)
+        return found  # type: ignore[return-value]
 
     def _counting(self, pod: Pod, constraint: Constraint, keys: tuple[str, ...]) -> Mapping[str, str]:
         return self._verdicts.domains(pod, constraint, keys)
@@ -171,6 +260,7 @@ class Surroundings:
         return known.metadata.labels.get(key) if known else None
 
     def _namespace_changed(self, change: Change[Namespace]) -> None:
+        self._reaches.clear()
         if change.new is None:
             self._namespaces.pop(change.key.name, None)
         else:
