@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Sequence
 import pytest
 
 from slinky.bridge import pacing
+from slinky.bridge.acts import Acts
 from slinky.bridge.eligibility import within_gang
 from slinky.bridge.eligibility.gang import LEAST_COMPARISONS, MOST_COMPARISONS
 from slinky.bridge.eligibility.surroundings import Placed
 from slinky.bridge.hetjobs import components_for
+from slinky.bridge.keys import JOB_ID
 from slinky.bridge.memory import Known
 from slinky.bridge.pacing import MOST_ACTS, Pace, all_of, seconds_between_looks
 from slinky.bridge.submission import Component, Submission
@@ -27,7 +29,7 @@ from slinky.kube.objects import (
     SelectorRequirement,
     TopologySpreadConstraint,
 )
-from tests.bridge.both_sides import SITE
+from tests.bridge.both_sides import SITE, Silent
 from tests.bridge.eligibility.things import World, a_node
 from tests.bridge.large_gangs import HOSTNAME, LargeWorld, growth, operations, told_of_many
 
@@ -85,6 +87,28 @@ def test_pods_that_come_and_end_one_after_the_other_are_few_looks() -> None:
 def test_a_small_gang_is_looked_at_at_once() -> None:
     assert seconds_between_looks(1) == seconds_between_looks(100) == 0
     assert 0 < seconds_between_looks(1000) < seconds_between_looks(10_000) <= 2
+
+
+class _Labels(dict[str, int]):
+    """Counts how often all of it is taken."""
+
+    taken = 0
+
+    def keys(self):  # type: ignore[no-untyped-def]
+        self.taken += 1
+        return super().keys()
+
+
+def test_whether_the_labels_of_bound_pods_were_written_is_worked_out_once_for_all() -> None:
+    known, labels = Known(job_id=1), _Labels()
+    spec = PodSpec(node_name="n")
+    pods = [Pod(metadata=Meta(name=f"p{index}", namespace="ns", uid=f"p{index}", labels={JOB_ID: "1"}), spec=spec) for index in range(50)]
+    known.written.labels = labels
+    for pod in pods:
+        known.written.label(pod.metadata.uid, 1)
+    acts = Acts(*[Silent()] * 5)  # type: ignore[arg-type]
+    asyncio.run(acts.check_labels(pods, known))
+    assert labels.taken == 1
 
 
 # In short turns, and as soundly as in one
