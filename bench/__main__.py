@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import bridge, eligibility, kube_cache, limits, nodesets, sandbox_times, slurm_client
+from bench import bridge, eligibility, kube_cache, limits, nodesets, sandbox_times, scale, slurm_client
 from bench.rows import Row
 
 RESULTS = Path(__file__).parent / "results"
@@ -29,24 +29,31 @@ MEASUREMENTS: dict[str, Callable[[bool], list[Row]]] = {
     "nodesets": nodesets.measure,
 }
 NAMES = (*MEASUREMENTS, "bridge")
+BY_NAME_ONLY = ("scale",)  # takes long, and needs a machine of its own
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all by default")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (all by default), {', '.join(BY_NAME_ONLY)}")
     parser.add_argument("--quick", action="store_true", help="smaller numbers, to see that it works; written to artefacts/bench/")
     parser.add_argument("--profile", action="store_true", help="bridge: where its time goes, instead of how fast it is")
     parser.add_argument("--sandbox", default="", metavar="NAME", help="bridge: on this sandbox, which is up and stays up")
+    parser.add_argument(
+        "--part", action="append", default=[], choices=[*scale.PARTS], help="scale: only this part; may be given several times"
+    )
     chosen = parser.parse_args()
-    if unknown := set(chosen.names) - set(NAMES):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there is {', '.join(NAMES)}")
+    if unknown := set(chosen.names) - {*NAMES, *BY_NAME_ONLY}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there is {', '.join((*NAMES, *BY_NAME_ONLY))}")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started it in the background
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that its sandboxes go with it
     results = TRIED if chosen.quick else RESULTS
     if chosen.profile:
         print(f"written: {bridge.profile(chosen.quick, results, chosen.sandbox)}")
         return
-    measurements = MEASUREMENTS | {"bridge": partial(bridge.measure, results=results, sandbox=chosen.sandbox)}
+    measurements = MEASUREMENTS | {
+        "bridge": partial(bridge.measure, results=results, sandbox=chosen.sandbox),
+        "scale": partial(scale.measure, parts=chosen.part),
+    }
     rows = [row for name in chosen.names or NAMES for row in measurements[name](chosen.quick)]
     _show(rows)
     _write(rows, results, "-".join(chosen.names) or "latest")

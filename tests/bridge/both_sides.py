@@ -14,6 +14,7 @@ from slinky.bridge.binding import Binder
 from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.directions import Directions
 from slinky.bridge.eligibility import InFlight
+from slinky.bridge.eligibility.surroundings import Placed
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.judgement import Opinion
 from slinky.bridge.keys import APART, FINALIZER, GANG, JOB_ID
@@ -22,6 +23,7 @@ from slinky.bridge.lines import Siblings, SubmitLimits
 from slinky.bridge.marker import Failure, with_failures
 from slinky.bridge.membership import Membership
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.pacing import Pace
 from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import Reconciler
@@ -123,7 +125,7 @@ class World:
         self.ledger = Ledger([self.pods], self.nodes)
         self.groups: dict[WorkloadKey, PodGroup] = {}
         self.membership = Membership(
-            self.pods, self.kube_jobs, lambda key: self.loop.queue.add(key) if hasattr(self, "loop") else None, self.groups.get
+            self.pods, self.kube_jobs, lambda key: self.loop.touched(key) if hasattr(self, "loop") else None, self.groups.get
         )
         me: Any = self
         self.window = Window(10, 10)
@@ -342,8 +344,10 @@ class World:
     def opinion(self, _: Pod) -> Opinion:
         return Opinion(self.seen_unfit)
 
-    def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
-        return next(((pod, why) for pod, node in placements if (why := self.refusal(pod, node))), None)
+    async def place(self, placements: Sequence[tuple[Pod, str]], _: Pace) -> Placed:
+        return Placed(next(((pod, why) for pod, node in placements if (why := self.refusal(pod, node))), None))
+
+    def refusal_since(self, *_: object) -> None: ...
 
     def assume(self, pod: Pod, node: str) -> None: ...
 

@@ -95,3 +95,4 @@ async def test_a_late_loop_shows() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert (registry.get_sample_value("slinky_loop_lag_seconds_sum") or 0) > 0.15
+    assert (registry.get_sample_value("slinky_loop_longest_block_seconds") or 0) > 0.15

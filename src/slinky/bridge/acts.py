@@ -75,10 +75,8 @@ class Acts:
 
     async def check_labels(self, pods: Sequence[Pod], known: Known) -> None:
         """Pods that we bound and that have no label now: an API server that does not take labels with a Binding. From now on they go before it."""
-        written = known.written
-        bare = [
-            pod for pod in pods if pod.spec.node_name and pod.metadata.uid in written.labels.keys() - written.seen and not job_id_of(pod)
-        ]
+        unseen = known.written.labels.keys() - known.written.seen
+        bare = [pod for pod in pods if pod.spec.node_name and pod.metadata.uid in unseen and not job_id_of(pod)] if unseen else []
         if bare and known.job_id:
             if self._executor.labels_go_along:
                 log.warning(

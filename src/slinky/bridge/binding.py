@@ -16,11 +16,13 @@ from slinky.bridge.executor import Executor, is_refused
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.needs import Needs, needs_of
 from slinky.bridge.node_names import NodeNames
+from slinky.bridge.pacing import Pace, all_of, in_turns
 from slinky.bridge.placement import Placement, PlacementError, Slot, assign, hetjob_slots, slots_of
 from slinky.bridge.plan import JobView, PodView
 from slinky.bridge.submission import Layout, Submission, task_annotations
-from slinky.bridge.submitting import ANY_NODE, all_of
+from slinky.bridge.submitting import ANY_NODE
 from slinky.bridge.task import exceeds
 from slinky.bridge.telling import Teller
 from slinky.bridge.volumes.binder import VolumeBinder
@@ -129,7 +131,8 @@ class Binder:
                 known.obstacle = known.unplaceable = str(error)
                 log.warning("%s: %s", key, error)
                 return []
-            gone = {f"gone {slot.rank}": slot.rank for slot in known.slots if slot.node not in nodes and slot.rank not in held.values()}
+            taken = set(held.values())
+            gone = {f"gone {slot.rank}": slot.rank for slot in known.slots if slot.node not in nodes and slot.rank not in taken}
         placed = assign(known.slots, held | gone, starting, wished, components)
         return [self._in_kubernetes(placement) for placement in placed if placement.uid not in gone]
 
@@ -138,48 +141,88 @@ class Binder:
         return placement if host == placement.slot.node else msgspec.structs.replace(placement, host=host)
 
     async def bind(self, key: WorkloadKey, placements: Sequence[Placement], pods: Mapping[str, Pod], known: Known) -> dict[str, str]:
-        """Nodes (by Slurm's names) that Kubernetes will not take a pod on, and why, under `ANY_NODE` where another node would not help; where there is one, nothing was bound. Raises OldNewsError."""
+        """Nodes (by Slurm's names) that Kubernetes will not take a pod on, and why, under `ANY_NODE` where another node would not help; where there is one, nothing was bound. Raises OldNewsError.
+
+        *Invariants:* all pods are checked in short turns, so that a gang of thousands does not block the event loop. They are bound in the tick in which all checks hold: what has changed on a node since its turn is checked
+        again then.
+        """
         assert known.submission
         self._require_news(known)
-        overdrawn = self._overdrawn(placements, pods, known.submission)
-        if refused := {ANY_NODE: overdrawn} if overdrawn else self._judged(placements, pods):
-            wait_no_more(known)
-            known.obstacle = "; ".join(refused.values())
-            return refused
-        by_node: dict[str, list[Placement]] = {}
+        submission, pace = known.submission, Pace()
+        if overdrawn := await self._overdrawn(placements, pods, submission, pace):
+            return self._refused({ANY_NODE: overdrawn}, known)
         in_slurm = {placement.node: placement.slot.node for placement in placements}
-        for placement in placements:
-            by_node.setdefault(placement.node, []).append(placement)
-        for node, placed in by_node.items():
-            here, devices = [pods[placement.uid] for placement in placed], [placement.slot.devices for placement in placed]
-            alone = any(placement.slot.alone for placement in placed)
-            if obstacle := self._ledger.obstacle(node, here, devices) or (self._company(node, pods, known) if alone else ""):
-                wait_no_more(known)
-                self._hold(key, node, obstacle, known, here)
-                return {in_slurm[node]: obstacle} if self._held_for_long(node, here, devices, known) else {}
-        outcome = (
-            await self._volumes.bind(key, [(pods[placement.uid], placement.node) for placement in placements]) if self._volumes else None
-        )
-        if isinstance(outcome, Underway):
-            known.obstacle = ""
-            wait_for(known, outcome.why, outcome.since, outcome.until)
-            return {}
-        wait_no_more(known)
-        if isinstance(outcome, NodeRefused):
-            known.obstacle = outcome.why
-            return {in_slurm.get(outcome.node, outcome.node): outcome.why}
-        self._require_news(known)  # volumes may have taken their time
-        known.obstacle, known.obstacle_since, known.requeues, known.rejected = "", 0.0, 0, ""
-        for placement in placements:
-            self._ledger.assume(pods[placement.uid], placement.node, placement.slot.devices)
-            self._judgement.assume(pods[placement.uid], placement.node)
-        layout = self._layout(key, known, [pods[placement.uid] for placement in placements])
-        await all_of([self._bind_one(pods[placement.uid], placement, known, layout) for placement in placements])
+        if strange := [placement.slot.node for placement in placements if not placement.node]:
+            return self._refused({name: self._names.why_unknown(name) for name in strange}, known)
+        places = [(pods[placement.uid], placement.node) for placement in placements]
+        placed = await self._judgement.place(places, pace)
+        bound = False
+        try:
+            if placed.refusal:
+                return self._refused(_refusal_by_node(placements, placed.refusal), known)
+            nodes = _by_node(placements, pods)
+            versions: dict[str, int] = {}
+            for here in nodes:
+                if held := self._held(key, here, pods, known):
+                    return {in_slurm[here.node]: held} if self._held_for_long(here, known) else {}
+                versions[here.node] = self._ledger.version(here.node)
+                await pace.step()
+            outcome = await self._volumes.bind(key, places) if self._volumes else None
+            if isinstance(outcome, Underway):
+                known.obstacle = ""
+                wait_for(known, outcome.why, outcome.since, outcome.until)
+                return {}
+            wait_no_more(known)
+            if isinstance(outcome, NodeRefused):
+                known.obstacle = outcome.why
+                return {in_slurm.get(outcome.node, outcome.node): outcome.why}
+            layout = self._layout(key, known, [pod for pod, _ in places])
+            await pace.step()  # from here on nothing waits until all pods are counted where they go
+            self._require_news(known)
+            if refusal := self._judgement.refusal_since(placed, places):
+                return self._refused(_refusal_by_node(placements, refusal), known)
+            for here in nodes:
+                if self._ledger.version(here.node) != versions[here.node] and (held := self._held(key, here, pods, known)):
+                    return {in_slurm[here.node]: held} if self._held_for_long(here, known) else {}
+            known.obstacle, known.obstacle_since, known.requeues, known.rejected = "", 0.0, 0, ""
+            for here in nodes:
+                self._ledger.assume_all(here.node, here.pods, here.devices)
+            for pod, node in places:
+                self._judgement.assume(pod, node)
+            bound = True
+        finally:
+            if not bound:
+                for pod in placed.assumed:
+                    self._judgement.withdraw(pod)
+        begun: set[str] = set()
+        try:
+            await all_of([self._bind_one(pods[placement.uid], placement, layout, known, begun) for placement in placements])
+        except asyncio.CancelledError:
+            for pod, _ in places:
+                if pod.metadata.uid not in begun:
+                    self._withdraw(pod)
+            raise
         if self._volumes:
             self._volumes.bound(key)
         self._metrics.bound(known, len(placements))
-        self._teller.bound([(pods[placement.uid], placement.node) for placement in placements], known.submission)
+        await in_turns(places, lambda place: self._teller.bound([place], submission), pace)
         return {}
+
+    @staticmethod
+    def _refused(refused: dict[str, str], known: Known) -> dict[str, str]:
+        wait_no_more(known)
+        known.obstacle = "; ".join(refused.values())
+        return refused
+
+    def _held(self, key: WorkloadKey, here: "_OnNode", pods: Mapping[str, Pod], known: Known) -> str:
+        """What keeps its pods from that node for now; the workload is woken when something there goes away."""
+        obstacle = self._ledger.obstacle(here.node, here.pods, here.devices) or (
+            self._company(here.node, pods, known) if here.alone else ""
+        )
+        if obstacle:
+            wait_no_more(known)
+            self._hold(key, here.node, obstacle, known, here.pods)
+        return obstacle
 
     def _require_news(self, known: Known) -> None:
         if not self._is_current():
@@ -194,29 +237,25 @@ class Binder:
         named = going or ([] if long else staying)
         return f"node {node} is its job's alone, and the containers of pod {named[0]} are not gone" if named else ""
 
-    def _overdrawn(self, placements: Sequence[Placement], pods: Mapping[str, Pod], job: Submission) -> str:
-        """Why a pod is not covered by its part of the job: the last guard, as the job may have been changed in Slurm, or submitted by an older release."""
+    async def _overdrawn(self, placements: Sequence[Placement], pods: Mapping[str, Pod], job: Submission, pace: Pace) -> str:
+        """Why a pod is not covered by its part of the job: the last guard, as the job may have been changed in Slurm, or submitted by an older release. Worked out once for all pods of one template."""
+        covered: dict[tuple[int, int, bool], Needs] = {}  # by the id of what a template asks for, which is held here
         for placement in placements:
             pod, slot = pods[placement.uid], placement.slot
-            if why := exceeds(pod, job.task_in(slot), self._executor.site.gres, whole_node=slot.alone):
-                return f"pod {pod.key} requests {why} (job {job.job_id}, node {slot.node})"
+            needs = needs_of(pod)
+            kind = (id(needs), slot.component, slot.alone)
+            if kind not in covered:
+                if why := exceeds(pod, job.task_in(slot), self._executor.site.gres, whole_node=slot.alone):
+                    return f"pod {pod.key} requests {why} (job {job.job_id}, node {slot.node})"
+                covered[kind] = needs
+            await pace.step()
         return ""
 
-    def _judged(self, placements: Sequence[Placement], pods: Mapping[str, Pod]) -> dict[str, str]:
-        """All together: each may have to do with the others."""
-        if strange := [placement.slot.node for placement in placements if not placement.node]:
-            return {name: self._names.why_unknown(name) for name in strange}
-        found = self._judgement.first_refusal([(pods[placement.uid], placement.node) for placement in placements])
-        if found is None:
-            return {}
-        pod, why = found
-        return {placement.slot.node: why for placement in placements if placement.uid == pod.metadata.uid}
-
-    def _held_for_long(self, node: str, pods: Sequence[Pod], devices: Sequence[Indices], known: Known) -> bool:
+    def _held_for_long(self, here: "_OnNode", known: Known) -> bool:
         """Somebody else's pods, who show no sign of going: not worth an allocation that others could use."""
         now = asyncio.get_running_loop().time()
         known.obstacle_since = known.obstacle_since or now
-        return now - known.obstacle_since >= HELD_SECONDS and not self._ledger.passes(node, pods, devices)
+        return now - known.obstacle_since >= HELD_SECONDS and not self._ledger.passes(here.node, here.pods, here.devices)
 
     def _layout(self, key: WorkloadKey, known: Known, pods: Sequence[Pod]) -> Layout:
         """Of a job's slots, made once for all its pods, also for those that come later in the place of others."""
@@ -228,7 +267,8 @@ class Binder:
                 self._teller.list_withheld(pods, known.layout.withheld)
         return known.layout
 
-    async def _bind_one(self, pod: Pod, placement: Placement, known: Known, layout: Layout) -> None:
+    async def _bind_one(self, pod: Pod, placement: Placement, layout: Layout, known: Known, begun: set[str]) -> None:
+        begun.add(placement.uid)
         try:
             annotations = task_annotations(layout, placement.slot)
             bound = await self._executor.bind(pod, placement.node, annotations, known.job_id)
@@ -257,6 +297,35 @@ class Binder:
             self._teller.held(pods, obstacle)
         known.obstacle = obstacle
         self._waiting.setdefault(node, set()).add(key)
+
+
+class _OnNode(msgspec.Struct, frozen=True):
+    """A workload's pods that go to one node, and their devices. `alone`: its job has the node to itself."""
+
+    node: str
+    pods: list[Pod]
+    devices: list[Indices]
+    alone: bool
+
+
+def _by_node(placements: Sequence[Placement], pods: Mapping[str, Pod]) -> list[_OnNode]:
+    by_node: dict[str, list[Placement]] = {}
+    for placement in placements:
+        by_node.setdefault(placement.node, []).append(placement)
+    return [
+        _OnNode(
+            node,
+            [pods[placement.uid] for placement in placed],
+            [placement.slot.devices for placement in placed],
+            any(placement.slot.alone for placement in placed),
+        )
+        for node, placed in by_node.items()
+    ]
+
+
+def _refusal_by_node(placements: Sequence[Placement], refusal: tuple[Pod, str]) -> dict[str, str]:
+    pod, why = refusal
+    return {placement.slot.node: why for placement in placements if placement.uid == pod.metadata.uid}
 
 
 def _slots(job: Submission, allocations: Sequence[Allocation]) -> list[Slot]:

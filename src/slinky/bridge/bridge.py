@@ -274,7 +274,7 @@ class Bridge:
 
     def _touched(self, key: WorkloadKey) -> None:
         if self._leadership:
-            self._leadership.reconciler.queue.add(key)
+            self._leadership.reconciler.touched(key)
 
     def _look(self, key: WorkloadKey) -> None:
         """Only those workloads of which something is known: one that has pods is touched by them. A set without a part stands for all its parts, of which it may have any number."""

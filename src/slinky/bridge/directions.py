@@ -14,9 +14,11 @@ import msgspec
 from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.eligibility import InFlight, within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
+from slinky.bridge.eligibility.surroundings import Placed
 from slinky.bridge.gang_admission import UNMAPPED
 from slinky.bridge.judgement import Opinion
 from slinky.bridge.node_names import NodeNames
+from slinky.bridge.pacing import Pace
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.strangers import asks_for_devices, strangers, with_devices_of_two
 from slinky.bridge.task import per_task
@@ -42,13 +44,15 @@ class Avoided(msgspec.Struct, frozen=True, gc=False):
 
 
 class Judgement(Protocol):
-    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `opinion` that of all nodes that refuse it; `first_refusal` whether these can be placed one after the other, or which of them cannot and why. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen. `interference`: why a pod must wait for pods `in_flight`."""
+    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `opinion` that of all nodes that refuse it; `place` whether these can be placed one after the other, which are then assumed to be there, or which of them cannot and why; `refusal_since` whether a node that one of them was placed on has changed since, and refuses it now. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen. `interference`: why a pod must wait for pods `in_flight`."""
 
     def refusal(self, pod: Pod, node: str) -> str: ...
 
     def opinion(self, pod: Pod) -> Opinion: ...
 
-    def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None: ...
+    async def place(self, placements: Sequence[tuple[Pod, str]], pace: Pace) -> Placed: ...
+
+    def refusal_since(self, placed: Placed, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None: ...
 
     def assume(self, pod: Pod, node: str) -> None: ...
 

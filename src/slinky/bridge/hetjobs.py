@@ -11,8 +11,9 @@ import msgspec
 
 from slinky.bridge.submission import Submission
 from slinky.bridge.task import PerTask, per_task
-from slinky.bridge.translate import Site, translate, whereto
+from slinky.bridge.translate import Site, template_of, translate, whereto
 from slinky.bridge.workload import Workload
+from slinky.kube import Pod
 from slinky.slurm import RefusedError, SlurmClient
 
 __all__ = ["Hetjobs", "components_for"]
@@ -65,14 +66,22 @@ class Hetjobs:
 def components_for(workload: Workload, site: Site, job: Submission) -> dict[str, int]:
     """For each pod, by UID, the component of its hetjob that is like it; else one whose tasks hold it, rather for the same nodes than for others. -1 where none does: it is not as those were that the job was submitted for."""
     found: dict[str, int] = {}
+    by_template: dict[object, int] = {}
     for pod in workload.pods if job.components else ():
-        own = per_task(translate(msgspec.structs.replace(workload, pods=(pod,), coming=None), site))
-        where = whereto(pod)
-        ways = [
-            (part.where != where, _is_other(part.task, own), number) for number, part in enumerate(job.components) if _holds(part.task, own)
-        ]
-        found[pod.metadata.uid] = min(ways)[-1] if ways else -1
+        template = template_of(pod)
+        if (component := by_template.get(template)) is None:
+            component = by_template[template] = _component_for(pod, workload, site, job)
+        found[pod.metadata.uid] = component
     return found
+
+
+def _component_for(pod: Pod, workload: Workload, site: Site, job: Submission) -> int:
+    own = per_task(translate(msgspec.structs.replace(workload, pods=(pod,), coming=None), site))
+    where = whereto(pod)
+    ways = [
+        (part.where != where, _is_other(part.task, own), number) for number, part in enumerate(job.components) if _holds(part.task, own)
+    ]
+    return min(ways)[-1] if ways else -1
 
 
 def _is_other(task: PerTask, pod: PerTask) -> bool:

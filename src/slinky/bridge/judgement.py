@@ -4,7 +4,7 @@ Comes in: the surroundings and the ledger, both live. Goes out: for a pod the no
 by itself, as what is merely in use now may be free in a moment. Pods of one shape share one opinion, which is another object only when it says something else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.ledger import Ledger
@@ -37,6 +37,8 @@ class KubernetesJudgement:
         self.refusal = surroundings.refusal
         self.assume = surroundings.assume
         self.withdraw = surroundings.withdraw
+        self.place = surroundings.place
+        self.refusal_since = surroundings.refusal_since
         self.in_flight = surroundings.in_flight
         self.interference = surroundings.interference
 
@@ -52,6 +54,3 @@ class KubernetesJudgement:
                     self._opinions.clear()
                 self._opinions[versions] = found
         return found
-
-    def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
-        return self._surroundings.first_refusal(placements)

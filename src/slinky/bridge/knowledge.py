@@ -22,7 +22,7 @@ from slinky.bridge.submitting import Submitter
 from slinky.bridge.succession import NOTHING_MORE, Succession
 from slinky.bridge.views import needs_job
 from slinky.bridge.volumes.patience import wait_for, wait_no_more
-from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, rank_of, workload_of
+from slinky.bridge.workload import PodGroup, Workload, WorkloadKey, workload_of
 from slinky.kube import Pod
 from slinky.kube.quantities import QuantityError
 
@@ -124,13 +124,13 @@ class Knowledge:
         return (workload, known) if workload is not None and known is not None else None
 
     def pods(self, key: WorkloadKey) -> list[Pod]:
-        return sorted(self._membership.pods(key), key=rank_of)
+        return self._membership.in_rank_order(key)
 
     def workload(self, key: WorkloadKey, pods: Sequence[Pod], known: Known) -> Workload | None:
         job = self._membership.named_job(key) or (self._membership.job_of(pods[0]) if pods else None)
         named = self._membership.named_group(pods[0]) if pods and key.kind == "Pod" else key
         try:
-            workload = workload_of(key, pods, self._groups(named) if named else None, job)
+            workload = workload_of(key, pods, self._groups(named) if named else None, job, in_rank_order=True)
             if workload is not None:
                 _check(workload, self._max_pods)
         except (AnnotationError, QuantityError, TooManyPodsError) as error:

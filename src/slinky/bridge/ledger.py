@@ -62,8 +62,10 @@ class Ledger:
         self._unseen: set[str] = set()  # of those that we bound, whom the watch has not shown there yet
         self._devices = Devices()
         self._shapes: dict[Shape, Amounts] = {}
+        self._asked: dict[int, tuple[Needs, Amounts]] = {}  # by the id of what a template asks for, which is held here
         self._answers: dict[Shape, Answers] = {}
-        self._versions = itertools.count(1)
+        self._versions: dict[str, int] = {}  # by node
+        self._changes = itertools.count(1)  # one count for all versions, so that no number comes again
         self._free: dict[str, dict[str, tuple[int, int]]] = {}  # by node, until something changes there
         self.judged = 0  # nodes times shapes, in all
         for caches, is_foreign in ((pods, False), (foreign, True)):
@@ -83,12 +85,12 @@ class Ledger:
         answers = self._answers.pop(shape, None)
         if answers is None:
             answers = Answers(node.metadata.name for node in self._nodes.list())
-            answers.version = next(self._versions)
+            answers.version = next(self._changes)
             while len(self._answers) >= max(LEAST_ANSWERS, MOST_CELLS // (len(self._nodes) or 1)):
                 del self._answers[next(iter(self._answers))]
         self._answers[shape] = answers  # the last in order is the last used
         if answers.stale and self._judge(answers, {name: -nano(-amount) for name, amount in (amounts | ONE_POD).items()}):
-            answers.version = next(self._versions)
+            answers.version = next(self._changes)
         return answers
 
     def _judge(self, answers: Answers, wanted: dict[str, int]) -> bool:
@@ -132,8 +134,13 @@ class Ledger:
         name = node.metadata.name
         return room_refusal(needs, node, self._used.get(name, {}), self._used_by_others.get(name, {}), self._by_slurm)
 
+    def version(self, node: str) -> int:
+        """Another number whenever something on the node has changed: what was found of it before holds as long as the number does."""
+        return self._versions.get(node, 0)
+
     def _outdate(self, node: str) -> None:
         self._free.pop(node, None)
+        self._versions[node] = next(self._changes)
         for answers in self._answers.values():
             answers.stale.add(node)
 
@@ -156,6 +163,25 @@ class Ledger:
             self._count(pod, node, is_foreign=False)
             self._devices.take(node, uid, devices)
             self._unseen.add(uid)
+
+    def assume_all(self, node: str, pods: Sequence[Pod], devices: Sequence[Indices]) -> None:
+        """The same for all of a workload's pods on a node at once."""
+        new: list[Amounts] = []
+        for pod, indices in zip(pods, devices, strict=True):
+            uid = pod.metadata.uid
+            if uid in self._unseen:
+                self._uncount(uid)
+            if uid not in self._counted:
+                new.append(self._enter(pod, node))
+                self._devices.take(node, uid, indices)
+                self._unseen.add(uid)
+        if not new:
+            return
+        used = self._used.setdefault(node, {})
+        for amounts in {id(each): each for each in new}.values():
+            _add(used, amounts, sum(each is amounts for each in new) if len(new) > 1 else 1)
+        self._outdate(node)
+        self.taken(node)
 
     def withdraw(self, pod: Pod) -> None:
         """The binding failed."""
@@ -221,6 +247,8 @@ class Ledger:
             self._outdate(change.key.name)
             if new is not None:
                 self.freed(change.key.name)
+            else:
+                del self._versions[change.key.name]
 
     def _note(self, pod: Pod, *, is_foreign: bool, resized: bool = False) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
@@ -236,18 +264,36 @@ class Ledger:
             self._dying.add(uid)
 
     def _count(self, pod: Pod, node: str, *, is_foreign: bool) -> None:
+        amounts = self._enter(pod, node)
+        _add(self._used.setdefault(node, {}), amounts)
+        if is_foreign:
+            self._foreigners.add(pod.metadata.uid)
+            _add(self._used_by_others.setdefault(node, {}), amounts)
+        self._outdate(node)
+        self.taken(node)
+
+    def _enter(self, pod: Pod, node: str) -> Amounts:
+        """Note the pod as one on the node; what it takes is the caller's to add."""
         uid = pod.metadata.uid
-        amounts = self._shared({**counted_of(pod).amounts, "pods": Fraction(1)})
+        amounts = self._takes(pod)
         self._counted[uid] = (node, amounts)
         self._names[uid] = pod.key
         self._devices.take(node, uid, devices_of(pod))
         self._on.setdefault(node, set()).add(uid)
-        _add(self._used.setdefault(node, {}), amounts)
-        if is_foreign:
-            self._foreigners.add(uid)
-            _add(self._used_by_others.setdefault(node, {}), amounts)
-        self._outdate(node)
-        self.taken(node)
+        return amounts
+
+    def _takes(self, pod: Pod) -> Amounts:
+        """What it takes, a place for a pod included. Of a pod that the kubelet has said nothing about yet, it is what its template asks for: worked out once for all pods of the template."""
+        status = pod.status
+        if status.container_statuses or status.init_container_statuses or status.resources is not None:
+            return self._shared({**counted_of(pod).amounts, **ONE_POD})
+        needs = needs_of(pod)
+        known = self._asked.get(id(needs))
+        if known is None:
+            if len(self._asked) >= MOST_SHAPES:
+                self._asked.clear()
+            known = self._asked[id(needs)] = (needs, self._shared({**needs.amounts, **ONE_POD}))
+        return known[1]
 
     def _shared(self, amounts: Amounts) -> Amounts:
         """One for all pods of a shape: there are many pods and few shapes."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from slinky.bridge.memory import SETTLE_SECONDS, Known
+from slinky.bridge.pacing import Pace
 from slinky.bridge.plan import JobView, PodView, Snapshot
 from slinky.bridge.shrinking import SHRINK_SECONDS
 from slinky.bridge.submitting import LABEL_SECONDS
@@ -15,7 +16,7 @@ from slinky.bridge.views import pod_view
 from slinky.bridge.volumes.patience import next_look
 from slinky.kube import Pod
 
-__all__ = ["INCOMPLETE_SECONDS", "is_broken", "next_moment", "phase_of", "views_of"]
+__all__ = ["INCOMPLETE_SECONDS", "is_broken", "next_moment", "phase_of", "views_in_turns", "views_of"]
 
 INCOMPLETE_SECONDS = 30.0
 ABSENT_SECONDS = 30.0  # between two looks at a job that Slurm does not know, when it could be settled and is not
@@ -24,15 +25,32 @@ OBSTACLE_SECONDS = 30.0  # between two looks at a node that has no room yet, whe
 
 def views_of(pods: Sequence[Pod], known: Known, is_gone: Callable[[Pod], bool] = lambda _: False) -> list[PodView]:
     """`is_gone`: its node is, and so it counts as over, though nobody says how it ended."""
-    views = [known.written.over(pod_view(pod)) for pod in pods]
-    views = [
-        msgspec.structs.replace(view, state="over", deleting=True) if is_gone(pod) else view for pod, view in zip(pods, views, strict=True)
-    ]
+    views = [_view(pod, known, is_gone) for pod in pods]
+    _keep_only(views, known)
+    return views
+
+
+async def views_in_turns(pods: Sequence[Pod], known: Known, is_gone: Callable[[Pod], bool], pace: Pace) -> list[PodView]:
+    """The same, with turns for other tasks in between."""
+    views = []
+    for pod in pods:
+        views.append(_view(pod, known, is_gone))
+        await pace.step()
+    _keep_only(views, known)
+    return views
+
+
+def _view(pod: Pod, known: Known, is_gone: Callable[[Pod], bool]) -> PodView:
+    view = known.written.over(pod_view(pod))
+    return msgspec.structs.replace(view, state="over", deleting=True) if is_gone(pod) else view
+
+
+def _keep_only(views: Sequence[PodView], known: Known) -> None:
+    """Of pods that are gone nothing is remembered."""
     known.written.keep_only({view.uid for view in views})
     if known.refusals:
         alive = {view.uid for view in views if not view.deleting}
         known.refusals = {uid: refusal for uid, refusal in known.refusals.items() if uid in alive}
-    return views
 
 
 def is_broken(pods: Sequence[PodView], size: int, job: JobView | None, known: Known, now: float, seconds: float) -> bool:

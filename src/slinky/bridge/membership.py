@@ -22,7 +22,7 @@ from slinky.bridge.disruption import CONDITION_TYPE
 from slinky.bridge.jobsets import job_is_over
 from slinky.bridge.keys import APART, FINALIZER, TASK
 from slinky.bridge.views import job_id_of
-from slinky.bridge.workload import PART, PodGroup, WorkloadKey, asks_for_gang, group_of, key_of, key_of_job, of_jobset
+from slinky.bridge.workload import PART, PodGroup, WorkloadKey, asks_for_gang, group_of, key_of, key_of_job, of_jobset, rank_of
 from slinky.kube import Cache, Change, Job, Key, Pod
 
 __all__ = ["Membership"]
@@ -31,11 +31,12 @@ log = logging.getLogger(__name__)
 
 
 class _Member(msgspec.Struct, frozen=True):
-    """`settled`: for its whole life. Otherwise it waits there for its group."""
+    """`settled`: for its whole life. Otherwise it waits there for its group. `rank` is the pod's, as `rank_of` has it."""
 
     uid: str
     workload: WorkloadKey
     settled: bool
+    rank: tuple[int, int, str, str]
 
 
 class Membership:
@@ -71,6 +72,13 @@ class Membership:
         """That pod as it is now; None if it is gone, or another pod has its name."""
         found = self._pods.by_key(pod.key)
         return found if found is not None and found.metadata.uid == pod.metadata.uid else None
+
+    def in_rank_order(self, key: WorkloadKey) -> list[Pod]:
+        """The same pods; their ranks are not worked out again for each look."""
+        return [pod for name in sorted(self._pods_of.get(key, ()), key=self._rank) if (pod := self._pods.by_key(name)) is not None]
+
+    def _rank(self, name: Key) -> tuple[int, int, str, str]:
+        return self._of_pod[name].rank
 
     def keys(self) -> list[WorkloadKey]:
         return list(self._pods_of)
@@ -152,6 +160,8 @@ class Membership:
             before = None
         apart = APART in pod.metadata.annotations and before is not None and before.workload.kind != "Pod" and not before.workload.job_id
         if before is not None and before.settled and not apart:
+            if (rank := rank_of(pod)) != before.rank:
+                self._of_pod[pod.key] = msgspec.structs.replace(before, rank=rank)
             self._touched(before.workload)
             return
         now = self._place(pod, None if apart else before)
@@ -169,21 +179,22 @@ class Membership:
 
     def _place(self, pod: Pod, before: _Member | None) -> _Member | None:
         """Where it belongs by what is known now; `before` is where it waits. Who has a Slurm job does not move any more."""
+        rank = rank_of(pod)
         uid, owner, job, named = pod.metadata.uid, pod.metadata.controller, self.job_of(pod), self.named_group(pod)
         if APART in pod.metadata.annotations:
-            return _Member(uid, key_of(pod, {}), True)
+            return _Member(uid, key_of(pod, {}), True, rank)
         group = self._groups(named) if named else None
         orphan = owner is not None and owner.kind == "Job" and job is None
         if job_id := job_id_of(pod):
             if before is not None:
-                return _Member(uid, before.workload, True)
+                return _Member(uid, before.workload, True, rank)
             if group is None if named else orphan or _left_behind(pod):
-                return _Member(uid, key_of_job(pod, job_id), True)
+                return _Member(uid, key_of_job(pod, job_id), True, rank)
         if orphan and before is None and pod.metadata.deletion_timestamp is None:
             return None
         part = self._parts(named, pod) if named else ""
         key = key_of(pod, {(job.metadata.namespace, job.metadata.name): job} if job else {}, group, part)
-        return _Member(uid, key, named is None or group is not None)
+        return _Member(uid, key, named is None or group is not None, rank)
 
     def _drop(self, name: Key) -> None:
         found = self._of_pod.pop(name, None)

@@ -138,6 +138,7 @@ class Known(msgspec.Struct, gc=False):
     evicted: dict[str, "Evicted"] = {}  # pods that were evicted, by UID, and why
     phase: str = ""
     pods: int = 0
+    looked_at: float = 0.0  # when the last look at it began, or ended
     written: Written = msgspec.field(default_factory=Written)
     where: list[Whereabouts] | None = None  # what its job was told about where it may go, each of a hetjob's
     asked: Asked | None = None  # by which that is judged again; None where it takes the whole workload

@@ -50,8 +50,10 @@ def slots_of(tasks: int, task: PerTask, allocation: Allocation) -> list[Slot]:
     if sum(room) < tasks:
         raise PlacementError(f"job {allocation.job_id} has room for {sum(room)} of {tasks} pods on {len(room)} nodes")
     found: list[Slot] = []
-    for position, node in enumerate(allocation.nodes):
-        count = _share(tasks - len(found), room[position:])
+    nodes_left, room_left = len(room), sum(room)
+    for here, node in zip(room, allocation.nodes, strict=True):
+        count = _share(tasks - len(found), here, nodes_left, room_left - here)
+        nodes_left, room_left = nodes_left - 1, room_left - here
         devices = {kind: _indices(node, kind) for kind in task.kinds}
         for local in range(count):
             own: dict[str, tuple[int, ...]] = {}
@@ -87,7 +89,8 @@ def assign(
 
     `held` is the rank of each pod that has a slot already, by UID; `components` is, for a hetjob, the one that each pod that starts is for.
     """
-    free = {slot.rank: slot for slot in slots if slot.rank not in set(held.values())}
+    taken = set(held.values())
+    free = {slot.rank: slot for slot in slots if slot.rank not in taken}
     placed = [Placement(uid=uid, slot=slots[rank]) for uid, rank in held.items() if 0 <= rank < len(slots)]
     own = components or {}
     later: list[str] = []
@@ -123,10 +126,10 @@ def _room(node: NodeAllocation, task: PerTask, most: int, threads: int = 0) -> i
     return min(room, most)
 
 
-def _share(remaining: int, room: Sequence[int]) -> int:
-    """Evenly over the nodes that are left, but never so few here that the rest would not fit there."""
-    even = -(-remaining // len(room))
-    return min(room[0], max(even, remaining - sum(room[1:])))
+def _share(remaining: int, here: int, nodes: int, elsewhere: int) -> int:
+    """Evenly over the nodes that are left (this one included), but never so few here that the rest would not fit `elsewhere`."""
+    even = -(-remaining // nodes)
+    return min(here, max(even, remaining - elsewhere))
 
 
 def _is(gres: Gres, kind: str) -> bool:

@@ -20,15 +20,16 @@ from slinky.bridge.evictions import Evictions
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.knowledge import Groups, Hold, Knowledge
-from slinky.bridge.looks import next_moment, phase_of, views_of
+from slinky.bridge.looks import next_moment, phase_of, views_in_turns, views_of
 from slinky.bridge.membership import Membership
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.pacing import Pace, all_of, seconds_between_looks
 from slinky.bridge.placement import Placement
 from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, Remember, SetApart, Snapshot, Submit, plan
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.settings import GangSettings
-from slinky.bridge.submitting import Submitter, all_of
+from slinky.bridge.submitting import Submitter
 from slinky.bridge.succession import Succession, without
 from slinky.bridge.telling import Teller
 from slinky.bridge.volumes.patience import is_to_be_told
@@ -75,7 +76,7 @@ class Reconciler:
         self._arrivals = itertools.count(1)
         self._acts = Acts(executor, submitter, poller, metrics, Evictions(executor, teller, metrics, eviction))
         self.is_still_own = self._acts.is_still_own
-        self.binder = binder(self._hurry)
+        self.binder = binder(lambda key: self.touched(key, priority=STARTED))
         self._window = window
         self._teller = teller
         self._metrics = metrics
@@ -95,6 +96,16 @@ class Reconciler:
         self.signalled: Callable[[WorkloadKey], None] = lambda _: None  # Slurm has just signalled its job
 
     # What happens elsewhere
+
+    def touched(self, key: WorkloadKey, *, priority: int = 0) -> None:
+        """One of its pods has changed, or what they need. A look costs as much as the workload has pods: of a large one, the changes of some moments are one look, or n pods that start or end one after the other would cost n²."""
+        known = self.known.get(key)
+        wait = (
+            known.looked_at + seconds_between_looks(known.pods) - asyncio.get_running_loop().time()
+            if known is not None and known.pods
+            else 0.0
+        )
+        self.queue.add_after(key, wait, priority=priority)
 
     def job_changed(self, job_id: int) -> None:
         if key := self.owner_of(job_id):
@@ -155,13 +166,24 @@ class Reconciler:
         known.arrived = known.arrived or next(self._arrivals)
         if known.submitting:
             return  # it is looked at again when that is done
+        known.looked_at = asyncio.get_running_loop().time()
+        try:
+            await self._look(key, known)
+        finally:
+            known.looked_at = asyncio.get_running_loop().time()
+
+    async def _look(self, key: WorkloadKey, known: Known) -> None:
+        pace = Pace()
         pods = self.knowledge.pods(key)
         await self._acts.check_labels(pods, known)
         await self._acts.restore_labels(pods, known)
         await self._acts.restore_reasons(pods, known)
-        views = views_of(pods, known, self.is_gone)
+        await pace.step()
+        views = await views_in_turns(pods, known, self.is_gone, pace)
         known.holds = any(view.state == "bound" or (view.state == "over" and view.finalizer) for view in views)
+        await pace.step()
         workload = self.knowledge.workload(key, pods, known)
+        await pace.step()
         job = await self.knowledge.job(key, pods, views, known)
         if known.scope is not None and (known.over or not known.job_id):
             self._submitter.job_ended(known)
@@ -172,18 +194,23 @@ class Reconciler:
             await self.binder.give_back(key)
             self._forget(key, known)
             return
+        await pace.step()
         everyone, strangers = views, self.succession.strangers(key, pods, views, workload, job, known)
         views = without(everyone, strangers)
         wished = workload.wished_ranks if workload else {}
         starts = any(view.state == "waiting" and not view.deleting for view in views)
         components = self.knowledge.components(workload, job, known) if starts else {}
+        await pace.step()
         placements = await self.binder.placements(key, views, job, known, wished, components)
         if known.unplaceable and not any(view.state == "bound" for view in views):
             await self._submitter.reject(key, known, {}, pods, known.unplaceable)
         if job is not None and job.state not in ("ending", "over", "lost"):
             await self._submitter.label_the_rest(pods, known)
+        await pace.step()
         now = self.knowledge.snapshot(key, pods, views, workload, job, known, awaits=not strangers - known.written.apart)
+        await pace.step()
         actions = plan(msgspec.structs.replace(now, placements=placements))
+        await pace.step()
         if job is not None and job.state == "pending":
             self._add(self._window.keep(key))
         elif not any(isinstance(action, Submit) for action in actions):
@@ -209,8 +236,9 @@ class Reconciler:
         if known.unsettled:
             await self._settle(key, known, known.unsettled)
             return
-        pods = self.knowledge.pods(key)
+        pace, pods = Pace(), self.knowledge.pods(key)
         workload = self.knowledge.workload(key, pods, known)
+        await pace.step()
         now = self.knowledge.snapshot(key, pods, views_of(pods, known, self.is_gone), workload, None, known)
         if workload is None or not any(isinstance(action, Submit) for action in plan(now)):
             self.queue.add(key)

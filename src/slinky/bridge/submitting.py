@@ -7,7 +7,7 @@ and never hammered.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -17,6 +17,7 @@ from slinky.bridge.executor import Executor, HetjobsRefusedError, is_refused
 from slinky.bridge.lines import Siblings, SubmitLimits, scope_of
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.pacing import Pace, all_of
 from slinky.bridge.policy import Grant, PolicyError
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.slurm_nodes import FITS, FRESH_SECONDS, Shortfall, SlurmNodes
@@ -27,7 +28,7 @@ from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Backoff, Pod
 from slinky.slurm import JobDescription, NotFoundError, RefusedError, SlurmError
 
-__all__ = ["ANY_NODE", "LABEL_SECONDS", "Submitter", "all_of"]
+__all__ = ["ANY_NODE", "LABEL_SECONDS", "Submitter"]
 
 log = logging.getLogger(__name__)
 
@@ -90,9 +91,11 @@ class Submitter:
             site = msgspec.structs.replace(
                 site, even_share=await self._slurm_nodes.even_share(workload.settings.partition or site.partition)
             )
-        jobs = components(workload, site)
+        pace, jobs = Pace(), components(workload, site)
+        await pace.step()
         directed = await self._directions.directed(jobs, members(workload, site), known.avoided, workload.same_domain)
         whereabouts = directed.where
+        await pace.step()
         if len(jobs) > 1 and (why := await self._slurm_nodes.too_few(put_on_all(jobs, whereabouts))):
             site = msgspec.structs.replace(site, no_hetjobs=why)
             jobs = components(workload, site)
@@ -294,14 +297,3 @@ class Submitter:
         known.parked, known.too_large, known.parked_for = why, too_large, said
         known.parkings += 1
         known.parked_until = asyncio.get_running_loop().time() + PARKED.seconds(known.parkings)
-
-
-async def all_of(acts: Sequence[Awaitable[None]]) -> None:
-    """All of them, also where one fails; then that failure."""
-    if len(acts) == 1:  # as a rule: no task for it
-        await acts[0]
-        return
-    results = await asyncio.gather(*acts, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result

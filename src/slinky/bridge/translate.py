@@ -27,7 +27,7 @@ from slinky.kube import Pod
 from slinky.kube.quantities import mebibytes, whole
 from slinky.slurm import JobDescription
 
-__all__ = ["GPU_RESOURCES", "Site", "components", "members", "one_for_all", "translate", "whereto"]
+__all__ = ["GPU_RESOURCES", "Site", "components", "members", "one_for_all", "template_of", "translate", "whereto"]
 
 GPU_RESOURCES = {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
 MOST_NAME = 255
@@ -93,7 +93,8 @@ def members(workload: Workload, site: Site) -> list[tuple[Pod, ...]]:
     kinds = _kinds(workload, site)
     if len(kinds) == 1 or _why_one(workload, site, len(kinds)):
         return [workload.everyone]
-    return [tuple(workload.everyone[rank] for rank in ranks) for ranks in kinds]
+    everyone = workload.everyone
+    return [tuple(everyone[rank] for rank in ranks) for ranks in kinds]
 
 
 def one_for_all(workload: Workload, site: Site) -> str:
@@ -116,16 +117,28 @@ def _kinds(workload: Workload, site: Site) -> list[tuple[int, ...]]:
     """The ranks of the pods that are described alike, rank 0's kind first."""
     if not workload.is_gang:
         return [(0,)]
+    everyone = workload.everyone
+    by_template: dict[object, list[int]] = {}
+    for rank, pod in enumerate(everyone):
+        by_template.setdefault(template_of(pod), []).append(rank)
     by_needs: dict[object, list[int]] = {}
-    for rank, pod in enumerate(workload.everyone):
-        by_needs.setdefault(_told_apart_by(pod), []).append(rank)
+    for ranks in by_template.values():
+        by_needs.setdefault(_told_apart_by(everyone[ranks[0]]), []).extend(ranks)
     if len(by_needs) == 1:  # as a rule
-        return [tuple(range(len(workload.everyone)))]
+        return [tuple(range(len(everyone)))]
     alike: dict[tuple[bytes, str], list[int]] = {}
     for ranks in by_needs.values():
-        job = msgspec.structs.replace(translate(_part(workload, ranks[:1]), site), admin_comment=None)
-        alike.setdefault((msgspec.json.encode(job), whereto(workload.everyone[ranks[0]])), []).extend(ranks)
+        first = msgspec.structs.replace(workload, pods=(everyone[min(ranks)],), coming=None)
+        job = msgspec.structs.replace(translate(first, site), admin_comment=None)
+        alike.setdefault((msgspec.json.encode(job), whereto(everyone[ranks[0]])), []).extend(ranks)
     return sorted(tuple(sorted(ranks)) for ranks in alike.values())
+
+
+def template_of(pod: Pod) -> tuple[int, ...]:
+    """The same for pods whose needs and wishes about nodes are the same objects, as those of one pod template are: what is worked out for one holds for all. Good only while the pods are held."""
+    spec = pod.spec
+    parts = (spec.containers, spec.init_containers, spec.overhead, spec.resources, spec.node_selector, spec.affinity, spec.tolerations)
+    return tuple(map(id, parts))
 
 
 def _told_apart_by(pod: Pod) -> object:
@@ -278,7 +291,7 @@ def _shared(exclusive: str | None, site: Site) -> list[str] | None:
 
 def _largest(all_needs: Iterable[Needs]) -> Needs:
     most: dict[str, Fraction] = {}
-    for needs in all_needs:
+    for needs in {id(needs): needs for needs in all_needs}.values():  # those of one template are one object
         for name, amount in needs.amounts.items():
             most[name] = max(most.get(name, amount), amount)
     return Needs(most)

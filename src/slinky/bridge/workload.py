@@ -274,16 +274,20 @@ def asks_for_gang(meta: Meta, default: bool = False) -> bool:
     return said == "true" if said else default
 
 
-def workload_of(key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = None, job: Job | None = None) -> Workload | None:
+def workload_of(
+    key: WorkloadKey, pods: Iterable[Pod], group: PodGroup | None = None, job: Job | None = None, *, in_rank_order: bool = False
+) -> Workload | None:
     """The workload, or None where nothing of it is left to schedule, or its group is not known (yet).
 
     `job` is the Job that owns the pods, gang or not: what its annotations say holds for each of its pods that says nothing else, and for a built-in group of which it owns all pods. `group` is for a pod on its own the one that it names,
-    though it is no part of it: its annotations hold where the Job's say nothing else.
+    though it is no part of it: its annotations hold where the Job's say nothing else. `in_rank_order`: the pods are.
 
     Raises WorkloadError where the group asks for what the bridge cannot do and pods still wait. Raises AnnotationError where the annotations on its root are wrong, which admission refuses, but which may have been there before it.
     """
     pods = tuple(pods)
-    alive = sorted((pod for pod in pods if not pod.is_over and pod.metadata.deletion_timestamp is None), key=rank_of)
+    alive = [pod for pod in pods if not pod.is_over and pod.metadata.deletion_timestamp is None]
+    if not in_rank_order:
+        alive.sort(key=rank_of)
     if not alive:
         return None
     first = alive[0]

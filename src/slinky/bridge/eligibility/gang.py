@@ -5,11 +5,13 @@ what Slurm cannot be told (one member a zone, together by two labels at once) is
 matter of each pod and its node.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from slinky.bridge.eligibility.indexes import narrowest
 from slinky.bridge.eligibility.ports import HostPort, clash, host_ports
-from slinky.bridge.eligibility.selectors import SelectorError
+from slinky.bridge.eligibility.selectors import Requirement, Selector, SelectorError
 from slinky.bridge.eligibility.spread import constraints_of
 from slinky.bridge.eligibility.terms import Term, affinity_terms, anti_affinity_terms, with_label_keys
 from slinky.kube.objects import Pod, PodAffinityTerm
@@ -17,6 +19,8 @@ from slinky.kube.objects import Pod, PodAffinityTerm
 __all__ = ["HOSTNAME", "GangRules", "within_gang"]
 
 HOSTNAME = "kubernetes.io/hostname"
+LEAST_COMPARISONS = 10_000
+MOST_COMPARISONS = 10  # for each pod of the gang
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,17 @@ def within_gang(pods: Sequence[Pod], namespace_labels: Mapping[str, str] | None 
         return _rules(pods, namespace_labels)
     except SelectorError as error:
         return GangRules(refusal=f"the pods' affinity or topology spread is malformed: {error}")
+    except _TooVariedError:
+        return GangRules(
+            refusal="the pods of this gang have too many different affinity terms or topology spread constraints to be judged together; "
+            "give them one pod template, or name label values with the operator In"
+        )
 
 
 def _rules(pods: Sequence[Pod], namespace_labels: Mapping[str, str] | None) -> GangRules:
-    apart = _apart(pods, namespace_labels) | _spread(pods)
-    together = _together(pods, namespace_labels)
+    members = _Members(pods, namespace_labels)
+    apart = _apart(members) | _spread(members)
+    together = _together(members)
     one_per_node = HOSTNAME in apart or _ports_clash(pods)
     if wide := sorted(apart - {HOSTNAME}):
         return GangRules(
@@ -71,6 +81,59 @@ def _rules(pods: Sequence[Pod], namespace_labels: Mapping[str, str] | None) -> G
     return GangRules(one_per_node, next(iter(together), None))
 
 
+class _Members:
+    """The pods of a gang, found by their labels: a gang of n pods with n different terms costs far less than n² comparisons.
+
+    Raises `_TooVariedError` where that does not help, as no term names values: what one gang says never takes more than `MOST_COMPARISONS` a pod.
+    """
+
+    def __init__(self, pods: Sequence[Pod], namespace_labels: Mapping[str, str] | None) -> None:
+        self.pods = pods
+        self._namespace_labels = namespace_labels
+        self._by_label: dict[str, dict[str, list[int]]] = {}
+        self._left = LEAST_COMPARISONS + MOST_COMPARISONS * len(pods)
+
+    def meant_by(self, terms: Sequence[Term]) -> Iterator[int]:
+        """The pods that all of these terms mean, by their place in the gang."""
+        if any(term.selector.requirements is None for term in terms):
+            return  # it means no pod
+        for index in self._candidates(requirement for term in terms for requirement in term.selector.requirements or ()):
+            if all(_means(term, self.pods[index], self._namespace_labels) for term in terms):
+                yield index
+
+    def selected_by(self, selector: Selector) -> Iterator[int]:
+        if selector.requirements is None:
+            return
+        for index in self._candidates(selector.requirements):
+            if selector.matches(self.pods[index].metadata.labels):
+                yield index
+
+    def _candidates(self, requirements: Iterable[Requirement]) -> Iterator[int]:
+        narrow = narrowest(requirements)
+        found: Iterable[int] = range(len(self.pods))
+        if narrow is not None:
+            having = self._having(narrow.key)
+            found = itertools.chain.from_iterable(having.get(value, ()) for value in narrow.values)
+        for index in found:
+            self._left -= 1
+            if self._left < 0:
+                raise _TooVariedError
+            yield index
+
+    def _having(self, key: str) -> Mapping[str, list[int]]:
+        found = self._by_label.get(key)
+        if found is None:
+            found = self._by_label[key] = {}
+            for index, pod in enumerate(self.pods):
+                if (value := pod.metadata.labels.get(key)) is not None:
+                    found.setdefault(value, []).append(index)
+        return found
+
+
+class _TooVariedError(Exception):
+    """The pods say too many different things about one another."""
+
+
 def _means(term: Term, pod: Pod, namespace_labels: Mapping[str, str] | None) -> bool:
     meta = pod.metadata
     if namespace_labels is None:
@@ -79,32 +142,26 @@ def _means(term: Term, pod: Pod, namespace_labels: Mapping[str, str] | None) -> 
     return term.means(meta.namespace, meta.labels, namespace_labels)
 
 
-def _apart(pods: Sequence[Pod], namespace_labels: Mapping[str, str] | None) -> set[str]:
+def _apart(members: _Members) -> set[str]:
     """Labels by which some member keeps away from another."""
-    owners: dict[Term, set[int]] = {}
-    for index, pod in enumerate(pods):
+    owners: dict[tuple[Term, ...], set[int]] = {}
+    for index, pod in enumerate(members.pods):
         for term in _created(pod, anti_affinity_terms, lambda pod: _required(pod)[1]):
-            owners.setdefault(term, set()).add(index)
-    return {term.topology_key for term, own in owners.items() if _means_another(term, own, pods, namespace_labels)}
+            owners.setdefault((term,), set()).add(index)
+    return {terms[0].topology_key for terms, own in owners.items() if _means_another(terms, own, members)}
 
 
-def _means_another(term: Term, owners: set[int], pods: Sequence[Pod], namespace_labels: Mapping[str, str] | None) -> bool:
-    return any((len(owners) > 1 or index not in owners) and _means(term, pod, namespace_labels) for index, pod in enumerate(pods))
+def _means_another(terms: tuple[Term, ...], owners: set[int], members: _Members) -> bool:
+    return any(len(owners) > 1 or index not in owners for index in members.meant_by(terms))
 
 
-def _together(pods: Sequence[Pod], namespace_labels: Mapping[str, str] | None) -> set[str]:
+def _together(members: _Members) -> set[str]:
     """Labels by which some member wants to be where another is. One pod must match all terms of the other, or none counts."""
     owners: dict[tuple[Term, ...], set[int]] = {}
-    for index, pod in enumerate(pods):
+    for index, pod in enumerate(members.pods):
         if terms := _created(pod, affinity_terms, lambda pod: _required(pod)[0]):
             owners.setdefault(terms, set()).add(index)
-    keys: set[str] = set()
-    for terms, own in owners.items():
-        for index, pod in enumerate(pods):
-            if (len(own) > 1 or index not in own) and all(_means(term, pod, namespace_labels) for term in terms):
-                keys |= {term.topology_key for term in terms}
-                break
-    return keys
+    return {term.topology_key for terms, own in owners.items() if _means_another(terms, own, members) for term in terms}
 
 
 def _created(pod: Pod, read: Callable[[Pod], tuple[Term, ...]], said: Callable[[Pod], Sequence[PodAffinityTerm]]) -> tuple[Term, ...]:
@@ -119,21 +176,25 @@ def _required(pod: Pod) -> tuple[Sequence[PodAffinityTerm], Sequence[PodAffinity
     return near, apart
 
 
-def _spread(pods: Sequence[Pod]) -> set[str]:
+def _spread(members: _Members) -> set[str]:
     """Labels over which more members are to be spread than may be in one place. One a node is a spread by node, whatever its skew."""
     keys: set[str] = set()
-    for constraint in {constraint for pod in pods for constraint in constraints_of(pod)}:
-        members = sum(constraint.selector.matches(pod.metadata.labels) for pod in pods)
-        if members > constraint.most and not constraint.selector.is_everything:
+    for constraint in {constraint for pod in members.pods for constraint in constraints_of(pod)}:
+        if constraint.selector.is_everything:
+            continue
+        more_than_may = next(itertools.islice(members.selected_by(constraint.selector), max(constraint.most, 0), None), None)
+        if more_than_may is not None:
             keys.add(constraint.topology_key)
     return keys
 
 
 def _ports_clash(pods: Sequence[Pod]) -> bool:
-    taken: set[HostPort] = set()
+    taken: dict[tuple[str, int], set[HostPort]] = {}
     for pod in pods:
         wanted = set(host_ports(pod))
-        if any(clash(port, other) for port in wanted for other in taken):
-            return True
-        taken |= wanted
+        for port in wanted:
+            if any(clash(port, other) for other in taken.get((port.protocol, port.port), ())):
+                return True
+        for port in wanted:
+            taken.setdefault((port.protocol, port.port), set()).add(port)
     return False

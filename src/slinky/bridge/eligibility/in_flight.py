@@ -9,7 +9,7 @@ rule and not the exception.
 
 from collections.abc import Callable, Mapping
 
-from slinky.bridge.eligibility.neighbours import Namespaces, clause_of
+from slinky.bridge.eligibility.neighbours import Namespaces, ReachOf
 from slinky.bridge.eligibility.ports import PortsInUse, host_ports
 from slinky.bridge.eligibility.residents import LabelOf, Resident, Residents, Tally
 from slinky.bridge.eligibility.selectors import SelectorError
@@ -87,7 +87,7 @@ def interference(
     residents: Residents,
     namespaces: Namespaces,
     numbers: Numbers,
-    release: tuple[int, int],
+    reach: ReachOf,
 ) -> str:
     """Why the pod must wait until pods in flight have their nodes; empty where it need not.
 
@@ -108,10 +108,10 @@ def interference(
         if _meets(term, tally, node, others.label_of):
             return f"a pod that must be apart by {term.topology_key} from pods with {term.selector} has no node yet"
     for term in apart:
-        if _meets(term, others.pods.tally(Query((clause_of(term, namespaces, release),))), node, others.label_of):
+        if _meets(term, others.pods.tally(Query((Clause(reach(term), term.selector),))), node, others.label_of):
             return f"a pod with {term.selector} has no node yet, and the pod must be apart from it by {term.topology_key}"
     if near:
-        query = Query(tuple(clause_of(term, namespaces, release) for term in near))
+        query = Query(tuple(Clause(reach(term), term.selector) for term in near))
         if not residents.tally(query).on_node and others.count(query):
             return f"a pod with {near[0].selector} has no node yet, and the pod must be near it by {near[0].topology_key}"
     keys = tuple(sorted({constraint.topology_key for constraint in spreads}))

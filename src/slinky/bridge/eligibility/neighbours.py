@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterable, Mapping
 
 from slinky.bridge.eligibility.residents import LabelOf, Residents
 from slinky.bridge.eligibility.selectors import SelectorError
-from slinky.bridge.eligibility.terms import Clause, Query, Term, affinity_terms, anti_affinity_terms, reach_of
+from slinky.bridge.eligibility.terms import Clause, Query, Reach, Term, affinity_terms, anti_affinity_terms
 from slinky.kube.objects import Node, Pod
 
-__all__ = ["Judge", "Namespaces", "clause_of", "neighbour_judge"]
+__all__ = ["Judge", "Namespaces", "ReachOf", "neighbour_judge"]
 
 Judge = Callable[[Node], str]
 Namespaces = Mapping[str, Mapping[str, str]]  # name → labels
+ReachOf = Callable[[Term], Reach]  # which namespaces a term means: `reach_of`, remembered until a namespace changes
 
 
-def neighbour_judge(pod: Pod, residents: Residents, namespaces: Namespaces, label_of: LabelOf, release: tuple[int, int]) -> Judge | None:
+def neighbour_judge(pod: Pod, residents: Residents, namespaces: Namespaces, label_of: LabelOf, reach: ReachOf) -> Judge | None:
     try:
         near, apart = affinity_terms(pod), anti_affinity_terms(pod)
     except SelectorError as error:
@@ -28,20 +29,16 @@ def neighbour_judge(pod: Pod, residents: Residents, namespaces: Namespaces, labe
     for term, tally in residents.forbidding(meta.namespace, meta.labels, namespaces.get(meta.namespace, {})):
         judges.append(_against(term, tally.domains(term.topology_key, label_of)))
     for term in apart:
-        tally = residents.tally(Query((clause_of(term, namespaces, release),)))
+        tally = residents.tally(Query((Clause(reach(term), term.selector),)))
         if tally.on_node:
             judges.append(_apart(term, tally.domains(term.topology_key, label_of)))
     if near:
-        clauses = tuple(clause_of(term, namespaces, release) for term in near)
+        clauses = tuple(Clause(reach(term), term.selector) for term in near)
         tally = residents.tally(Query(clauses))
         domains = [(term, tally.domains(term.topology_key, label_of)) for term in near]
         itself = all(clause.matches(meta.namespace, meta.labels) for clause in clauses)
         judges.append(_near(domains, is_first=itself and not any(found for _, found in domains)))
     return _first(judges) if judges else None
-
-
-def clause_of(term: Term, namespaces: Namespaces, release: tuple[int, int]) -> Clause:
-    return Clause(reach_of(term, namespaces.items(), release), term.selector)
 
 
 def _first(judges: Iterable[Judge]) -> Judge:

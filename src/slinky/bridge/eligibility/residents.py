@@ -4,6 +4,7 @@ Comes in: pods as they get a node, change and go. Goes out: `Tally`s: how many o
 every change and is not counted anew; a first count looks only at pods that an index offers, where the query gives one; tallies have a limit, the longest unused is dropped. Domains hold for the nodes' present labels.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -12,9 +13,10 @@ from slinky.bridge.eligibility.ports import HostPort
 from slinky.bridge.eligibility.selectors import Requirement
 from slinky.bridge.eligibility.terms import Query, Term
 
-__all__ = ["LabelOf", "Resident", "Residents", "Tally"]
+__all__ = ["LabelOf", "Resident", "Residents", "Spread", "Tally"]
 
 MOST_TALLIES = 1024
+MOST_SPREADS = 16  # of one tally
 NAMESPACE = ""  # no label has this key: the index by namespace
 LabelOf = Callable[[str, str], str | None]  # node, key → the node's label
 
@@ -33,17 +35,59 @@ class Resident:
     name: str = ""
 
 
+class Spread:
+    """How a tally's pods are spread over some domains, and how many the emptiest has: both follow each pod that comes or goes, so that no pod of a gang costs a count of all nodes."""
+
+    __slots__ = ("_having", "_of_node", "least", "numbers")
+
+    def __init__(self, of_node: Mapping[str, str], on_node: Mapping[str, int]) -> None:
+        """`of_node` gives the domain of each node that counts."""
+        self._of_node = of_node
+        self.numbers: dict[str, int] = dict.fromkeys(of_node.values(), 0)  # domain → pods, zero included
+        for node, number in on_node.items():
+            if (domain := of_node.get(node)) is not None:
+                self.numbers[domain] += number
+        self._having = Counter(self.numbers.values())  # number of pods → domains that have so many
+        self.least = min(self._having, default=0)
+
+    def count(self, node: str, step: int) -> None:
+        """`step` is 1 or -1."""
+        domain = self._of_node.get(node)
+        if domain is None:
+            return
+        before = self.numbers[domain]
+        after = self.numbers[domain] = before + step
+        self._having[before] -= 1
+        self._having[after] += 1
+        if not self._having[before]:
+            del self._having[before]
+        if after < self.least or (before == self.least and before not in self._having):
+            self.least = after
+
+
 class Tally:
     """A number of pods by node, and by the value of any label that is asked for."""
 
-    __slots__ = ("_by_label", "on_node")
+    __slots__ = ("_by_label", "_spreads", "on_node")
 
     def __init__(self) -> None:
         self.on_node: dict[str, int] = {}
         self._by_label: dict[str, dict[str, int]] = {}
+        self._spreads: dict[int, tuple[Mapping[str, str], Spread]] = {}
+
+    def spread(self, of_node: Mapping[str, str]) -> Spread:
+        """Over the domains of nodes. Found again by the mapping itself, which its owner keeps as long as nodes stay as they are."""
+        found = self._spreads.get(id(of_node))
+        if found is None:
+            if len(self._spreads) >= MOST_SPREADS:
+                del self._spreads[next(iter(self._spreads))]
+            found = self._spreads[id(of_node)] = (of_node, Spread(of_node, self.on_node))
+        return found[1]
 
     def count(self, node: str, step: int, label_of: LabelOf) -> None:
         _step(self.on_node, node, step)
+        for _, spread in self._spreads.values():
+            spread.count(node, step)
         for key, domains in self._by_label.items():
             value = label_of(node, key)
             if value is not None:
@@ -62,6 +106,7 @@ class Tally:
 
     def forget_domains(self) -> None:
         self._by_label.clear()
+        self._spreads.clear()
 
 
 class Residents:
@@ -75,6 +120,7 @@ class Residents:
         self._tallied: Askers[Query] = Askers()
         self._forbidding: dict[Term, Tally] = {}
         self._forbidders: Askers[Term] = Askers()
+        self.none = Tally()  # of pods that no selector counts
 
     def get(self, uid: str) -> Resident | None:
         return self._pods.get(uid)
@@ -98,7 +144,7 @@ class Residents:
 
     def nodes_changed(self) -> None:
         self.version += 1
-        for tally in (*self._tallies.values(), *self._forbidding.values()):
+        for tally in (self.none, *self._tallies.values(), *self._forbidding.values()):
             tally.forget_domains()
 
     def tally(self, query: Query) -> Tally:

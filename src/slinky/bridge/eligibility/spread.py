@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from slinky.bridge.eligibility.neighbours import Judge
-from slinky.bridge.eligibility.residents import Residents
+from slinky.bridge.eligibility.residents import Residents, Spread
 from slinky.bridge.eligibility.selectors import Requirement, Selector, SelectorError, selector_of
 from slinky.bridge.eligibility.terms import Clause, Query
 from slinky.kube.objects import Node, Pod, TopologySpreadConstraint
@@ -71,8 +71,9 @@ def spread_judge(pod: Pod, residents: Residents, counting: Counting) -> Judge | 
     keys = tuple(sorted({constraint.topology_key for constraint in constraints}))
     judged = []
     for constraint in constraints:
-        numbers = numbers_of(pod, constraint, residents, counting(constraint, keys))
-        least = 0 if len(numbers) < constraint.least_domains else min(numbers.values(), default=0)
+        spread = _spread(pod, constraint, residents, counting(constraint, keys))
+        numbers = spread.numbers
+        least = 0 if len(numbers) < constraint.least_domains else spread.least
         itself = int(constraint.selector.matches(pod.metadata.labels))
         judged.append((constraint, numbers, least, itself))
 
@@ -93,17 +94,16 @@ def spread_judge(pod: Pod, residents: Residents, counting: Counting) -> Judge | 
     return judge
 
 
-def numbers_of(pod: Pod, constraint: Constraint, residents: Residents, domains: Domains) -> dict[str, int]:
-    """Domain → matching pods, zero included."""
-    numbers = dict.fromkeys(domains.values(), 0)
+def numbers_of(pod: Pod, constraint: Constraint, residents: Residents, domains: Domains) -> Mapping[str, int]:
+    """Domain → matching pods, zero included. Live: to be read at once."""
+    return _spread(pod, constraint, residents, domains).numbers
+
+
+def _spread(pod: Pod, constraint: Constraint, residents: Residents, domains: Domains) -> Spread:
     if constraint.selector.is_everything:
-        return numbers
+        return residents.none.spread(domains)
     query = Query((Clause(frozenset((pod.metadata.namespace,)), constraint.selector),), living=True)
-    for node, number in residents.tally(query).on_node.items():
-        value = domains.get(node)
-        if value is not None:
-            numbers[value] += number
-    return numbers
+    return residents.tally(query).spread(domains)
 
 
 def _unreadable(error: SelectorError) -> Judge:

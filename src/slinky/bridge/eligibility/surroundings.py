@@ -6,7 +6,7 @@ judged once for all pods that say the same, and again only for nodes that change
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 from weakref import WeakSet
@@ -18,12 +18,15 @@ from slinky.bridge.eligibility.ports import PortsInUse, host_ports, port_refusal
 from slinky.bridge.eligibility.residents import Resident, Residents
 from slinky.bridge.eligibility.selectors import SelectorError
 from slinky.bridge.eligibility.spread import Constraint, constraints_of, numbers_of, spread_judge
-from slinky.bridge.eligibility.terms import Term, affinity_terms, anti_affinity_terms
+from slinky.bridge.eligibility.terms import Reach, Term, affinity_terms, anti_affinity_terms, reach_of
+from slinky.bridge.pacing import Pace
 from slinky.kube import Cache, Change, Key, Namespace, Node, Pod
 
-__all__ = ["Answer", "Filter", "Surroundings"]
+__all__ = ["Answer", "Filter", "Placed", "Surroundings"]
 
 OWN = 0  # the version of an answer that is not shared
+MOST_ROUNDS = 16
+MOST_REACHES = 1024
 Filter = Callable[[Pod], Judge | None]  # a pod → who judges nodes for it, or nobody
 
 
@@ -40,6 +43,31 @@ class _Company(NamedTuple):
 
     versions: tuple[int, ...]
     answer: Answer
+
+
+class Placed(NamedTuple):
+    """Whether pods could be placed: `refusal` says which could not, and why; `assumed` are those that count as placed from now on and did not before; `version` is that of the nodes by which it was judged."""
+
+    refusal: tuple[Pod, str] | None = None
+    assumed: tuple[Pod, ...] = ()
+    version: int = 0
+
+
+class _Verdicts:
+    """What nodes alone say of pods: worked out once for all pods of one template. To be used at once, while the pods are held."""
+
+    def __init__(self, verdicts: NodeVerdicts) -> None:
+        self._verdicts = verdicts
+        self._known: dict[tuple[object, ...], Mapping[str, str]] = {}
+
+    def of(self, pod: Pod) -> Mapping[str, str]:
+        spec = pod.spec
+        parts = (spec.node_selector, spec.affinity, spec.tolerations, spec.containers, spec.init_containers)
+        template = (*map(id, parts), spec.host_network, spec.host_users)
+        found = self._known.get(template)
+        if found is None:
+            found = self._known[template] = self._verdicts.of(pod)
+        return found
 
 
 class Surroundings:
@@ -60,6 +88,7 @@ class Surroundings:
         self._nodes = nodes
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._release = release
+        self._reaches: dict[Term, Reach] = {}
         self._comparing = comparing
         self._verdicts = NodeVerdicts(nodes, comparing=comparing)
         self._residents = Residents(self._label_of)
@@ -92,13 +121,7 @@ class Surroundings:
         return self._refusal(pod, node, self.filters)
 
     def _refusal(self, pod: Pod, node: str, filters: Sequence[Filter] = ()) -> str:
-        known = self._nodes.by_key(Key("", node))
-        if known is None:
-            return f"Kubernetes has no node {node}"
-        if refusal := name_refusal(pod, node) or self._verdicts.of(pod).get(node, ""):
-            return refusal
-        with self._without(pod):
-            return next((said for judge in self._judges(pod, filters) if (said := judge(known))), "")
+        return self._node_refusal(pod, node, _Verdicts(self._verdicts)) or self._pods_refusal(pod, node, filters)
 
     def answer(self, pod: Pod) -> Answer:
         """What `refusals` says of a pod that waits, kept for all pods that ask the same of nodes and of other pods."""
@@ -162,27 +185,84 @@ class Surroundings:
         return refused
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
-        """Whether all of these can be placed, one after the other in some order, as kube-scheduler would: None, or one that cannot, and why. `filters` are not asked: who has one looks again by itself when it comes to placing."""
-        waiting, assumed = list(placements), []
-        refused: tuple[Pod, str] | None = None
+        """Whether all of these can be placed, one after the other in some order, as kube-scheduler would: None, or one that cannot, and why. `filters` are not asked: the volume binder looks at volumes again before it binds."""
+        assumed: list[Pod] = []
+        steps = self._placing(placements, assumed)
         try:
-            while waiting:
-                left = []
-                refused = None
-                for pod, node in waiting:
-                    if said := self._refusal(pod, node):
-                        left.append((pod, node))
-                        refused = refused or (pod, said)
-                    elif self._residents.get(pod.metadata.uid) is None:
-                        self.assume(pod, node)
-                        assumed.append(pod)
-                if len(left) == len(waiting):
-                    return refused
-                waiting = left
-            return None
+            while True:
+                next(steps)
+        except StopIteration as end:
+            found: tuple[Pod, str] | None = end.value
+            return found
         finally:
             for pod in assumed:
                 self.withdraw(pod)
+
+    async def place(self, placements: Sequence[tuple[Pod, str]], pace: Pace) -> Placed:
+        """The same in short turns. Where all can be placed, they are assumed to be there from now on, so that nothing that is judged meanwhile gets in their way; where one cannot, none is."""
+        assumed: list[Pod] = []
+        version, steps, done = self._verdicts.changes, self._placing(placements, assumed), False
+        try:
+            while True:
+                next(steps)
+                await pace.step()
+        except StopIteration as end:
+            refusal: tuple[Pod, str] | None = end.value
+            done = refusal is None
+            return Placed(refusal, tuple(assumed) if done else (), version)
+        finally:
+            if not done:
+                for pod in assumed:
+                    self.withdraw(pod)
+
+    def refusal_since(self, placed: Placed, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
+        """Whether a node has changed since they were placed so that it refuses its pod now: cordoned, tainted, relabelled or gone."""
+        if placed.version == self._verdicts.changes:
+            return None
+        verdicts = _Verdicts(self._verdicts)
+        for pod, node in placements:
+            if refusal := self._node_refusal(pod, node, verdicts):
+                return pod, refusal
+        return None
+
+    def _placing(self, placements: Sequence[tuple[Pod, str]], assumed: list[Pod]) -> Generator[None, None, tuple[Pod, str] | None]:
+        """Yields after each pod. `assumed` gets those that were not counted yet. What depends on the node alone is judged first. What is refused for want of other pods is tried again after those were placed, forwards and backwards in turn, so that chains are
+        found either way; after `MOST_ROUNDS` it is refused: the work stays linear whatever the pods ask."""
+        verdicts = _Verdicts(self._verdicts)
+        for pod, node in placements:
+            if refusal := self._node_refusal(pod, node, verdicts):
+                return pod, refusal
+            yield
+        waiting = list(placements)
+        refused: tuple[Pod, str] | None = None
+        for _ in range(MOST_ROUNDS):
+            left: list[tuple[Pod, str]] = []
+            refused = None
+            for pod, node in waiting:
+                if said := self._pods_refusal(pod, node):
+                    left.append((pod, node))
+                    refused = refused or (pod, said)
+                elif self._residents.get(pod.metadata.uid) is None:
+                    self.assume(pod, node)
+                    assumed.append(pod)
+                yield
+            if not left or len(left) == len(waiting):
+                break
+            waiting = left[::-1]
+        return refused
+
+    def _node_refusal(self, pod: Pod, node: str, verdicts: "_Verdicts") -> str:
+        if self._nodes.by_key(Key("", node)) is None:
+            return f"Kubernetes has no node {node}"
+        return name_refusal(pod, node) or verdicts.of(pod).get(node, "")
+
+    def _pods_refusal(self, pod: Pod, node: str, filters: Sequence[Filter] = ()) -> str:
+        """What other pods, or `filters`, have against it there."""
+        known = self._nodes.by_key(Key("", node))
+        if known is None:
+            return f"Kubernetes has no node {node}"
+        with self._without(pod):
+            return next((said for judge in self._judges(pod, filters) if (said := judge(known))), "")
 
     def in_flight(self) -> InFlight:
         """For pods whose job is in Slurm, and whose node is not known yet."""
@@ -192,7 +272,7 @@ class Surroundings:
 
     def interference(self, pod: Pod, node: str, others: InFlight) -> str:
         """Why the pod must wait for pods in flight; `node` is the only one that is left for it, if there is one."""
-        return interference(pod, node, others, self._residents, self._namespaces, self._numbers, self._release)
+        return interference(pod, node, others, self._residents, self._namespaces, self._numbers, self._reach)
 
     # Being told
 
@@ -216,7 +296,7 @@ class Surroundings:
     def _judges(self, pod: Pod, filters: Sequence[Filter]) -> list[Judge]:
         found = [
             self._port_judge(pod),
-            neighbour_judge(pod, self._residents, self._namespaces, self._label_of, self._release),
+            neighbour_judge(pod, self._residents, self._namespaces, self._label_of, self._reach),
             spread_judge(pod, self._residents, lambda constraint, keys: self._counting(pod, constraint, keys)),
             *(one(pod) for one in filters),
         ]
@@ -233,6 +313,14 @@ class Surroundings:
             return port_refusal(name, *taken) if taken else ""
 
         return judge
+
+    def _reach(self, term: Term) -> Reach:
+        found = self._reaches.get(term, self._reaches)  # None is an answer
+        if found is self._reaches:
+            if len(self._reaches) >= MOST_REACHES:
+                self._reaches.clear()
+            found = self._reaches[term] = reach_of(term, self._namespaces.items(), self._release)
+        return found  # type: ignore[return-value]
 
     def _counting(self, pod: Pod, constraint: Constraint, keys: tuple[str, ...]) -> Mapping[str, str]:
         return self._verdicts.domains(pod, constraint, keys)
@@ -259,6 +347,7 @@ class Surroundings:
     def _namespace_changed(self, change: Change[Namespace]) -> None:
         if change.old is None or change.new is None or change.old.metadata.labels != change.new.metadata.labels:
             self._namespace_version += 1
+            self._reaches.clear()
         if change.new is None:
             self._namespaces.pop(change.key.name, None)
         else:

@@ -5,7 +5,7 @@ empty namespace selector means every namespace. Of its own terms a pod may be to
 `DoesNotExist`) for one of every namespace; from 1.37 on it does not. Anti-affinity of pods that are placed is not concerned by that.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,12 +49,17 @@ class Query(NamedTuple):
     living: bool = False
 
 
+# Pods of one template share their terms, which are read once for all of them. What is remembered holds the terms too, so that their id stays theirs.
+MOST_REMEMBERED = 1024
+_REMEMBERED: dict[tuple[int, str], tuple[object, tuple["Term", ...]]] = {}
+
+
 def affinity_terms(pod: Pod) -> tuple[Term, ...]:
     """Raises SelectorError where kube-scheduler could not parse one."""
     affinity = pod.spec.affinity
     if affinity is None or affinity.pod_affinity is None or not affinity.pod_affinity.required:
         return ()
-    return tuple(_term(pod.metadata.namespace, said) for said in affinity.pod_affinity.required)
+    return _terms(pod.metadata.namespace, affinity.pod_affinity.required)
 
 
 def anti_affinity_terms(pod: Pod) -> tuple[Term, ...]:
@@ -62,7 +67,16 @@ def anti_affinity_terms(pod: Pod) -> tuple[Term, ...]:
     affinity = pod.spec.affinity
     if affinity is None or affinity.pod_anti_affinity is None or not affinity.pod_anti_affinity.required:
         return ()
-    return tuple(_term(pod.metadata.namespace, said) for said in affinity.pod_anti_affinity.required)
+    return _terms(pod.metadata.namespace, affinity.pod_anti_affinity.required)
+
+
+def _terms(namespace: str, required: Sequence[PodAffinityTerm]) -> tuple[Term, ...]:
+    known = _REMEMBERED.get((id(required), namespace))
+    if known is None:
+        if len(_REMEMBERED) >= MOST_REMEMBERED:
+            _REMEMBERED.clear()
+        known = _REMEMBERED[id(required), namespace] = (required, tuple(_term(namespace, said) for said in required))
+    return known[1]
 
 
 def _term(namespace: str, said: PodAffinityTerm) -> Term:
@@ -73,6 +87,8 @@ def _term(namespace: str, said: PodAffinityTerm) -> Term:
 
 def with_label_keys(term: Term, said: PodAffinityTerm, labels: Mapping[str, str]) -> Term:
     """What the API server makes of `matchLabelKeys` and `mismatchLabelKeys` when a pod is created: for pods that were not created yet."""
+    if not said.match_label_keys and not said.mismatch_label_keys:
+        return term
     match = [Requirement(key, "In", (labels[key],)) for key in said.match_label_keys if key in labels]
     mismatch = [Requirement(key, "NotIn", (labels[key],)) for key in said.mismatch_label_keys if key in labels]
     return Term(term.namespaces, term.namespace_selector, term.selector.narrowed([*match, *mismatch]), term.topology_key)

@@ -47,7 +47,7 @@ class Judgement:
                 self._delayed.append(claim)
         self._candidates: dict[Key, Candidates] = {}
         if not self.waits:
-            self._candidates = {claim.key: Candidates(claim, stock.volumes_of(claim.class_name)) for claim in self._delayed}
+            self._candidates = {claim.key: Candidates(claim, stock.volumes_for(claim)) for claim in self._delayed}
             self.waits = self._used_by_another()
 
     def refusal(self, node: Node) -> str:

@@ -5,6 +5,7 @@ shows it or it is taken back; a pod uses its claims from the moment we decide to
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -13,6 +14,7 @@ from slinky.kube.objects import CSIDriver, CSINode, CSIStorageCapacity, ObjectRe
 
 __all__ = ["SELECTED_NODE", "Stock", "StorageCaches", "claim_names"]
 
+K = TypeVar("K")
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
@@ -47,7 +49,10 @@ class Stock:
         self._given: dict[str, PersistentVolumeClaim] = {}
         self._receiving: set[Key] = set()
         self._coming: dict[str, tuple[Pod, str]] = {}  # UID → pod that is being bound, and its node
-        caches.volumes.add_index("class", lambda volume: [volume.class_name])
+        self._coming_to: dict[str, dict[str, Pod]] = {}  # the same by node
+        self._coming_for: dict[Key, dict[str, Pod]] = {}  # and by claim
+        caches.volumes.add_index("free", lambda volume: [volume.class_name] if volume.spec.claim_ref is None else [])
+        caches.volumes.add_index("claim", lambda volume: [f"{ref.namespace}/{ref.name}"] if (ref := volume.spec.claim_ref) else [])
         caches.capacities.add_index("class", lambda capacity: [capacity.storage_class_name])
         caches.attachments.add_index("node", lambda attachment: [attachment.spec.node_name])
         for cache in self._pods:
@@ -74,8 +79,11 @@ class Stock:
         """As the watch shows it, without our decisions: to be written upon."""
         return self._caches.volumes.get(name)
 
-    def volumes_of(self, class_name: str) -> list[PersistentVolume]:
-        return [self._with_claim(volume) for volume in self._caches.volumes.by_index("class", class_name)]
+    def volumes_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
+        """Those of its class that are no other claim's, by what is written and by our own decisions. A class may have thousands of volumes that are other claims' already: they are not looked at."""
+        named = (volume for volume in self._caches.volumes.by_index("claim", str(claim.key)) if volume.class_name == claim.class_name)
+        free = map(self._with_claim, self._caches.volumes.by_index("free", claim.class_name))
+        return [*map(self._with_claim, named), *(volume for volume in free if _may_be(volume, claim.key))]
 
     def storage_class(self, name: str) -> StorageClass | None:
         return self._caches.classes.get(name) if name else None
@@ -95,17 +103,11 @@ class Stock:
     def users(self, claim: Key) -> list[Pod]:
         """Pods on nodes, or on their way there, that use it."""
         there = {pod.metadata.uid: pod for cache in self._pods for pod in cache.by_index("claim", str(claim))}
-        coming = {
-            uid: pod
-            for uid, (pod, _) in self._coming.items()
-            if pod.metadata.namespace == claim.namespace and claim.name in claim_names(pod)
-        }
-        return list((coming | there).values())
+        return list((self._coming_for.get(claim, {}) | there).values())
 
     def pods_with_volumes(self, node: str) -> list[Pod]:
         there = {pod.metadata.uid: pod for cache in self._pods for pod in cache.by_index("node with volumes", node)}
-        coming = {uid: pod for uid, (pod, place) in self._coming.items() if place == node}
-        return list((coming | there).values())
+        return list((self._coming_to.get(node, {}) | there).values())
 
     def is_on_its_way(self, claim: PersistentVolumeClaim) -> bool:
         """Whether we have begun to bind it, for whichever pod."""
@@ -121,7 +123,12 @@ class Stock:
         self._receiving.add(claim.key)
 
     def expect(self, pod: Pod, node: str) -> None:
-        self._coming[pod.metadata.uid] = (pod, node)
+        uid = pod.metadata.uid
+        self._expect_no_more(uid)
+        self._coming[uid] = (pod, node)
+        self._coming_to.setdefault(node, {})[uid] = pod
+        for claim in _claims(pod):
+            self._coming_for.setdefault(claim, {})[uid] = pod
 
     def unselect(self, claim: Key) -> None:
         self._selected.pop(claim, None)
@@ -131,8 +138,19 @@ class Stock:
             self._receiving.discard(claim.key)
 
     def expect_no_more(self, pod: Pod) -> None:
-        if self._coming.pop(pod.metadata.uid, None):
+        if self._expect_no_more(pod.metadata.uid):
             self._let_go(pod)
+
+    def _expect_no_more(self, uid: str) -> bool:
+        """Whether it was expected."""
+        found = self._coming.pop(uid, None)
+        if found is None:
+            return False
+        pod, node = found
+        _drop(self._coming_to, node, uid)
+        for claim in _claims(pod):
+            _drop(self._coming_for, claim, uid)
+        return True
 
     def forget_decisions(self) -> None:
         """Of an earlier time of leading."""
@@ -140,6 +158,8 @@ class Stock:
         self._given.clear()
         self._receiving.clear()
         self._coming.clear()
+        self._coming_to.clear()
+        self._coming_for.clear()
 
     def _with_claim(self, volume: PersistentVolume) -> PersistentVolume:
         claim = self._given.get(volume.metadata.name)
@@ -152,15 +172,30 @@ class Stock:
     def _pod_changed(self, change: Change[Pod]) -> None:
         old, new = change.old, change.new
         if new is not None and (new.spec.node_name or new.is_over):
-            self._coming.pop(new.metadata.uid, None)
+            self._expect_no_more(new.metadata.uid)
         elif new is None and old is not None:
-            self._coming.pop(old.metadata.uid, None)
+            self._expect_no_more(old.metadata.uid)
         if old is not None and old.spec.volumes and (new is None or new.is_over) and not old.is_over:
             self._let_go(old)
 
     def _let_go(self, pod: Pod) -> None:
         for name in claim_names(pod):
             self.released(Key(pod.metadata.namespace, name))
+
+
+def _may_be(volume: PersistentVolume, claim: Key) -> bool:
+    ref = volume.spec.claim_ref
+    return ref is None or (ref.namespace, ref.name) == claim
+
+
+def _claims(pod: Pod) -> list[Key]:
+    return [Key(pod.metadata.namespace, name) for name in claim_names(pod)]
+
+
+def _drop(held: dict[K, dict[str, Pod]], key: K, uid: str) -> None:
+    there = held.get(key)
+    if there is not None and there.pop(uid, None) is not None and not there:
+        del held[key]
 
 
 def _is_there(pod: Pod) -> bool:
