@@ -55,6 +55,7 @@ class Takeover:
         self._noted = noted
         self._began = float("inf")
         self._ahead = 0.0
+        self._unnoted: list[Job] = []
         self._waiting: set[WorkloadKey] = set()
         self._released: set[WorkloadKey] = set()
         self._found: dict[WorkloadKey, dict[int, Found]] = {}
@@ -86,7 +87,7 @@ class Takeover:
         until, last_id = await self._noted()
         await self._slurm.jobs.ids_used(last_id)
         async for group in self._slurm.jobs.newest(until - LABELLED_SECONDS if until else self._began - RECENT_SECONDS):
-            await self.note(group)
+            self._unnoted += group  # nothing is done about them, nor waited for, before it is known that this copy may act
             jobs += group
         return [found for job in jobs if (found := found_in(job, self._cluster, self._ahead))]
 
@@ -94,6 +95,8 @@ class Takeover:
         """Until each workload that was there has its job, or is known to have none."""
         labels = {key: {job_id_of(pod) for pod in self._membership.pods(key)} - {0} for key in self._waiting}
         named = set[int]().union(*labels.values()) if labels else set()
+        await self.until_answered(lambda: self.note(self._unnoted))
+        self._unnoted = []
         await self.until_answered(lambda: self._read(named))
         self._release(
             key for key, jobs in labels.items() if jobs & {job_id for found in self._of(key) for job_id in found.submission.job_ids}
