@@ -193,6 +193,29 @@ async def test_a_node_is_kept_drained_while_a_live_job_names_it(site: Site, node
         await site.until_gone(node)
 
 
+async def test_a_node_that_a_jobs_owner_names_late_is_kept(site: Site, node: str) -> None:
+    """The bridge has read the job already, for a node that went before."""
+    others = [f"kwok-{next(_numbers):02}" for _ in range(2)]
+    async with site.bridge():
+        for name in (node, *others):
+            await site.label(name)
+        for name in (node, *others):
+            await site.until_in_slurm(name)
+        waits = JobDescription(name="w", tasks=1, memory_per_node=16, partition="bridge", priority=0)
+        job = (await site.slurm.jobs.submit_external(waits)).job_id
+        await site.unlabel(others[0])
+        await site.until_gone(others[0])
+        await site.slurm.jobs.update(job, JobDescription(excluded_nodes=[node]))
+        await site.unlabel(node)
+        await site.until_in_slurm(node, lambda found: found.is_drained, "drained")
+        await site.unlabel(others[1])
+        await site.until_gone(others[1])
+        await site.until_in_slurm(node, lambda found: found.is_drained, "drained")
+        await site.slurm.jobs.update(job, JobDescription(comment="it can still be changed"))
+        await site.slurm.jobs.cancel(job)
+        await site.until_gone(node)
+
+
 async def test_features_change_in_place(site: Site, node: str) -> None:
     async with site.bridge():
         await site.label(node, "bridge", "f4")
