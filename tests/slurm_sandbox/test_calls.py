@@ -331,7 +331,7 @@ async def test_a_sole_submitter_finds_its_job_among_the_newest_and_reads_nothing
         await other.jobs.submits_alone("admin_comment")
         await other.jobs.ids_used(older[0])
         assert await other.jobs.find_all(marker, marker_in="admin_comment", since=since) == [lost.job_id]
-        assert await other.jobs.last_id() == newer[-1]
+        assert await other.jobs.last_id() >= newer[-1]
         assert await other.jobs.live_ids() >= {*older, lost.job_id, *newer}
         await slurm.jobs.cancel(newer[0])
         newest = (await slurm.jobs.submit_external(held)).job_id
