@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from typing import Any
 
 import pytest
 
-from slinky.bridge import pacing
+from slinky.bridge import binding, pacing
 from slinky.bridge.acts import Acts
 from slinky.bridge.eligibility import within_gang
 from slinky.bridge.eligibility.gang import LEAST_COMPARISONS, MOST_COMPARISONS
@@ -15,7 +16,7 @@ from slinky.bridge.keys import JOB_ID
 from slinky.bridge.memory import Known
 from slinky.bridge.pacing import MOST_ACTS, Pace, all_of, seconds_between_looks
 from slinky.bridge.submission import Component, Submission
-from slinky.bridge.task import PerTask
+from slinky.bridge.task import PerTask, exceeds
 from slinky.kube import Key, Meta, Node, Pod
 from slinky.kube.objects import (
     Affinity,
@@ -376,6 +377,36 @@ def test_nodes_that_are_gone_leave_nothing_in_the_ledger() -> None:
         assert world.ledger.version("n00000") != before
 
     told_of_many(story, 0, 3)
+
+
+def test_a_pod_that_outlives_its_node_leaves_nothing_in_the_ledger_either() -> None:
+    async def story(world: LargeWorld) -> None:
+        spec = PodSpec(node_name="n00000", containers=(Container(),))
+        pod = Pod(metadata=Meta(name="late", namespace="ns", uid="late-uid"), spec=spec, status=PodStatus(phase="Running"))
+        world.pods.put(pod)
+        world.nodes.remove(Key("", "n00000"))
+        world.pods.remove(pod.key)
+        assert "n00000" not in world.ledger._versions
+
+    told_of_many(story, 0, 3)
+
+
+def test_whether_its_job_covers_each_pod_is_worked_out_once_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    def counted(*said: Any, **more: Any) -> str:
+        nonlocal asked
+        asked += 1
+        return exceeds(*said, **more)
+
+    async def story(world: LargeWorld) -> None:
+        world.create()
+        await world.starts()
+        await world.until(lambda: world.bound == world.number)
+
+    monkeypatch.setattr(binding, "exceeds", counted)
+    told_of_many(story, 200, 50)
+    assert asked == 1
 
 
 def test_a_pod_whose_index_is_known_later_takes_its_place_among_the_others() -> None:

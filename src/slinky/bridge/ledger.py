@@ -135,12 +135,15 @@ class Ledger:
         return room_refusal(needs, node, self._used.get(name, {}), self._used_by_others.get(name, {}), self._by_slurm)
 
     def version(self, node: str) -> int:
-        """Another number whenever something on the node has changed: what was found of it before holds as long as the number does."""
+        """Another number whenever something on the node has changed, and 0 where there is no such node: what was found of it before holds as long as the number does."""
         return self._versions.get(node, 0)
 
     def _outdate(self, node: str) -> None:
         self._free.pop(node, None)
-        self._versions[node] = next(self._changes)
+        if self._nodes.by_key(Key("", node)) is not None:
+            self._versions[node] = next(self._changes)
+        else:
+            self._versions.pop(node, None)  # a pod may outlive its node
         for answers in self._answers.values():
             answers.stale.add(node)
 
@@ -247,8 +250,6 @@ class Ledger:
             self._outdate(change.key.name)
             if new is not None:
                 self.freed(change.key.name)
-            else:
-                del self._versions[change.key.name]
 
     def _note(self, pod: Pod, *, is_foreign: bool, resized: bool = False) -> None:
         uid, node = pod.metadata.uid, pod.spec.node_name
