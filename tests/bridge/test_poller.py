@@ -295,3 +295,20 @@ def test_slurms_clock_is_read_with_the_question_whether_it_was_restarted() -> No
         assert abs(told - 1_800_003_600 - loop.time()) < 0.6
 
     run_in_virtual_time(story())
+
+
+def test_one_slow_answer_serves_all_that_waited_for_it() -> None:
+    async def story() -> None:
+        slurm, asked = Slurm(), list[float]()
+
+        async def diag() -> Any:
+            asked.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(5)
+            return diagnostics(1)
+
+        slurm.diag = diag  # type: ignore[method-assign]
+        poller = JobPoller(slurm, lambda _: None)  # type: ignore[arg-type]
+        await asyncio.gather(*(poller.confirm() for _ in range(32)))
+        assert len(asked) == 1
+
+    run_in_virtual_time(story())

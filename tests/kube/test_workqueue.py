@@ -258,3 +258,27 @@ def test_a_worker_that_is_cancelled_passes_its_wake_up_on() -> None:
         await asyncio.gather(first, return_exceptions=True)
 
     run_in_virtual_time(story())
+
+
+async def test_keys_that_are_decided_from_memory_do_not_hold_the_event_loop() -> None:
+    """A handler that waits for nothing never gives way by itself: thousands of such keys would be one block."""
+    queue: WorkQueue[int] = WorkQueue()
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def handle(_: int) -> None:
+        sum(range(500))
+
+    for key in range(20_000):
+        queue.add(key)
+    beside = asyncio.create_task(others())
+    serving = asyncio.create_task(queue.serve(handle, workers=4))
+    await queue.shut_down()
+    await serving
+    beside.cancel()
+    assert turns > 10

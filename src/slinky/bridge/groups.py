@@ -52,8 +52,8 @@ class PodGroups:
 
     # Reading
 
-    def get(self, key: WorkloadKey) -> PodGroup | None:
-        """None where there is no such group (any more, or yet), or one with a policy that is not known here. Of a set without a part: what holds for all of it."""
+    def get(self, key: WorkloadKey, *, members: bool = True) -> PodGroup | None:
+        """`members` False: without what depends on the pods that it has, for callers that ask once for each of them. None where there is no such group (any more, or yet), or one with a policy that is not known here. Of a set without a part: what holds for all of it."""
         if key.kind in ROOTS:
             root = self._root(key)
             if root is None:
@@ -68,7 +68,7 @@ class PodGroups:
             behind = workloads.get(name, key.namespace)
         job = self._owner(found)
         group = group_from(found, key.part, behind.metadata if behind else None, job.metadata if job else None)
-        if group is not None and job is not None:
+        if group is not None and job is not None and members:
             return msgspec.structs.replace(group, awaited=makes_more(job, self._members(key)))
         return group
 

@@ -97,10 +97,11 @@ class JobPoller:
 
     async def confirm(self) -> None:
         """Before anything is done that cannot be undone on the word of a state: that slurmctld is still the one that gave it. One question a second at most, for all who ask; a restart takes longer than that."""
+        asked = asyncio.get_running_loop().time()
         async with self._start_lock:
+            if self._start_at > asked - START_SECONDS:
+                return  # the answer that was waited for serves all that waited
             now = asyncio.get_running_loop().time()
-            if now - self._start_at < START_SECONDS:
-                return
             found = await self._slurm.diag()
             if isinstance(found.req_time, int) and found.req_time:
                 self.clock.note(found.req_time, now, asyncio.get_running_loop().time())

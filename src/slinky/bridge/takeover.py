@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from slinky.bridge.adoption import Found, found_in, whole
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+READ_AT_ONCE = 500  # workloads: what was read of them is kept if the next cannot be read
 OLDEST = 3  # jobs whose claim is looked at: one of them shows that its leader lives
 RECENT_SECONDS = 60.0  # of submits that are looked at first
 LABELLED_SECONDS = 15.0  # by which the last leader's note may be too late, the clocks of the two machines included
@@ -83,24 +85,26 @@ class Takeover:
         """
         named = sorted({job_id_of(pod) for key in self._waiting for pod in self._membership.pods(key)} - {0})
         live = sorted(status.job_id for status in await self._slurm.jobs.states(named) if not status.is_finished) if named else []
-        jobs = list(await self._slurm.jobs.records([*again, *live[:OLDEST]]))
+        fresh = await self._slurm.jobs.records([*again, *live[:OLDEST]])
         until, last_id = await self._noted()
         await self._slurm.jobs.ids_used(last_id)
         async for group in self._slurm.jobs.newest(until - LABELLED_SECONDS if until else self._began - RECENT_SECONDS):
-            self._unnoted += group  # nothing is done about them, nor waited for, before it is known that this copy may act
-            jobs += group
-        return [found for job in jobs if (found := found_in(job, self._cluster, self._ahead))]
+            # Kept also for the next try, as no job is told twice. Nothing is done about them before this copy may act.
+            self._unnoted += [job for job in group if found_in(job, self._cluster)]
+        jobs = {job.job_id: job for job in self._unnoted if job.job_id not in set(again)} | {job.job_id: job for job in fresh}
+        return [found for job in jobs.values() if (found := found_in(job, self._cluster, self._ahead))]
 
     async def run(self) -> None:
         """Until each workload that was there has its job, or is known to have none."""
         labels = {key: {job_id_of(pod) for pod in self._membership.pods(key)} - {0} for key in self._waiting}
-        named = set[int]().union(*labels.values()) if labels else set()
         await self.until_answered(lambda: self.note(self._unnoted))
         self._unnoted = []
-        await self.until_answered(lambda: self._read(named))
-        self._release(
-            key for key, jobs in labels.items() if jobs & {job_id for found in self._of(key) for job_id in found.submission.job_ids}
-        )
+        labelled = sorted(filter(labels.get, labels), key=self._youngest)
+        for start in range(0, len(labelled), READ_AT_ONCE):
+            keys = labelled[start : start + READ_AT_ONCE]
+            named = set[int]().union(*(labels[key] for key in keys))
+            await self.until_answered(partial(self._read, named))
+            self._release(key for key in keys if labels[key] & {job_id for found in self._of(key) for job_id in found.submission.job_ids})
         until, last_id = await self._noted()
         await self._slurm.jobs.ids_used(last_id)
         floor = until - LABELLED_SECONDS if until else 0.0

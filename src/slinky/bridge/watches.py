@@ -88,7 +88,9 @@ class Watches:
             members=lambda key: self.membership.pods(key),
             look=look,
         )
-        self.membership = Membership(self.pods, self._jobs.cache, touched, self.groups.get, self.groups.part, settings.never_managed)
+        self.membership = Membership(
+            self.pods, self._jobs.cache, touched, partial(self.groups.get, members=False), self.groups.part, settings.never_managed
+        )
         self.grants = Grants(Policy(settings), self._namespaces.cache, namespace_changed)
         self.ledger = Ledger([self.pods], self.nodes.cache, foreign=[others], mapped=settings.gres)
         surroundings = Surroundings([self.pods, others], self.nodes.cache, self._namespaces.cache, release=release)
