@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from slinky.bridge.admission import ALIASES, LEFT_ALONE, TASK_ENVIRONMENT, admit_change, admit_pod, admit_root
+from slinky.bridge.eligibility.node_labels import MOST_RULES
 from slinky.bridge.keys import FINALIZER, JOB_ID, SETTINGS, SLURM_NODE
 from slinky.bridge.settings import Settings
 
@@ -315,3 +316,15 @@ def test_where_slurm_and_the_bridge_run_nothing_is_taken_in(namespace: str) -> N
     verdict = admit_pod(pod({"schedulerName": NAME}, namespace=namespace), settings, managed=True)
     assert f"Slurm schedules nothing in namespace {namespace}" in verdict.refusal
     assert admit_pod(pod(namespace=namespace), settings, managed=settings.manages(namespace, {})) == LEFT_ALONE
+
+
+def test_node_affinity_that_would_cost_more_than_a_pod_may_is_refused_by_its_name() -> None:
+    """Each rule is judged for every node: 20,000 of them held the scheduler for seconds."""
+
+    def asking(terms: list[dict[str, Any]]) -> dict[str, Any]:
+        return pod({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
+
+    one = {"matchExpressions": [{"key": "k", "operator": "Exists"}]}
+    assert not admit_pod(asking([one] * MOST_RULES), OURS, managed=True).refusal
+    for terms in ([one] * (MOST_RULES + 1), [{"matchExpressions": one["matchExpressions"] * (MOST_RULES + 1)}]):
+        assert "spec.affinity.nodeAffinity: at most" in admit_pod(asking(terms), OURS, managed=True).refusal

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from slinky.bridge.annotations import JobSettings
 from slinky.bridge.memory import Known, Written
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import PodView
@@ -68,3 +69,22 @@ def test_a_new_job_begins_with_nothing_of_the_last_one() -> None:
     assert (known.missing_since, known.incomplete_since, known.parked_until, known.started_at) == (0.0, 0.0, 0.0, 0.0)
     known.drop_job()
     assert (known.job_id, known.submission) == (0, None)
+
+
+def test_a_place_in_the_queue_is_kept_for_a_job_that_asks_for_the_same_only() -> None:
+    """Else a large job's priority, or that of a better QoS, could be had for a small one."""
+    large = Submission(job_id=1, partition="p", account="a", qos="urgent", tasks=4)
+    known = Known(job_id=1, submission=large, said=JobSettings(qos="urgent"))
+    known.keep_place(900)
+    known.drop_job()
+    known.take(msgspec.structs.replace(large, job_id=2), 0)
+    assert known.has_place() and known.priority == 900
+    for other in (msgspec.structs.replace(large, qos="normal"), msgspec.structs.replace(large, tasks=1)):
+        known.take(large, 0)
+        known.keep_place(900)
+        known.take(other, 0)
+        assert not known.has_place() and not known.priority
+    known.take(large, 0)
+    known.keep_place(900)
+    known.said = JobSettings(qos="urgent", nice=5)
+    assert not known.has_place()

@@ -318,6 +318,18 @@ async def test_the_bridges_keys_are_the_bridges(webhook: Webhook) -> None:
     assert (await webhook.bridge.get(PODS, "p", webhook.managed)).metadata.annotations["task.slinky.slurm.net/procid"] == "0"
 
 
+async def test_a_pod_with_very_many_annotations_can_still_be_updated(webhook: Webhook) -> None:
+    """By the kubelet, say: a condition that looks at all of them costs more than the API server allows, and then every update is refused."""
+    webhook.configure()
+    await webhook.start()
+    many = {f"a{number:05x}": "" for number in range(30_000)}
+    await webhook.create(pod("p", annotations=many))
+    await webhook.alice.patch(PODS, "p", {"status": {"message": "told by a kubelet"}}, webhook.managed, subresource="status")
+    await webhook.alice.patch(PODS, "p", {"metadata": {"labels": {"app": "x"}}}, webhook.managed)
+    with pytest.raises(ApiError, match="is the bridge's own"):
+        await webhook.alice.patch(PODS, "p", {"metadata": {"annotations": {SLURM_NODE: "n"}}}, webhook.managed)
+
+
 async def test_what_cannot_be_honoured_is_refused_by_its_name(webhook: Webhook) -> None:
     webhook.configure()
     await webhook.start()

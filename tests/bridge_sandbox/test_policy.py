@@ -44,11 +44,11 @@ class Case:
 
 CASES = {
     "users": Case({"users": ["alice"], "group": "users"}, {"user-id": "alice"}, {"user-id": "bob"}, "user-id is 'bob'", "GroupId=users("),
-    "no group": Case(
+    "no-group": Case(
         {"users": ["alice"], "groups": ["users"]},
         {"user-id": "alice", "group-id": "users"},
         {"user-id": "alice"},
-        "and no group is named",
+        "user-id is 'alice'",
         "UserId=alice(",
     ),
     "groups": Case({"groups": ["daemon"]}, {"group-id": "daemon"}, {"group-id": "bin"}, "group-id is 'bin'", "GroupId=daemon("),

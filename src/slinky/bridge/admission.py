@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.annotations import AnnotationError, in_short, old_names, read_settings
+from slinky.bridge.eligibility.node_labels import MOST_RULES
 from slinky.bridge.gang_admission import gang_problems, size_problems
 from slinky.bridge.gres_needs import too_few
 from slinky.bridge.jobsets import JOBSET_NAME
@@ -281,6 +282,12 @@ def _owned_keys(pod: Mapping[str, Any]) -> list[str]:
     return [f"{kind} {key} is written by the bridge when Slurm has placed the pod: remove it" for kind, key in found]
 
 
+def _required_terms(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    found = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
+    return [term for term in found if isinstance(term, Mapping)]
+
+
 def _not_yet(pod: Mapping[str, Any]) -> list[str]:
     """What cannot be honoured, by the field's name."""
     spec = pod.get("spec", {})
@@ -293,6 +300,12 @@ def _not_yet(pod: Mapping[str, Any]) -> list[str]:
         found.append(
             "spec.resourceClaims: devices by claim are not supported; ask for GPUs as a resource (nvidia.com/gpu) or with the gres annotation"
         )
+    terms = _required_terms(spec)
+    if (
+        len(terms) > MOST_RULES
+        or sum(len(term.get(kind) or ()) for term in terms for kind in ("matchExpressions", "matchFields")) > MOST_RULES
+    ):
+        found.append(f"spec.affinity.nodeAffinity: at most {MOST_RULES} terms and expressions are supported; label the nodes instead")
     devices = {
         name
         for kind in ("initContainers", "containers")

@@ -27,7 +27,7 @@ from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.slurm import Infinite, JobDescription, compress, expand
 
-__all__ = ["Asked", "Avoided", "Directed", "Directions", "Judgement", "one_of_each"]
+__all__ = ["Asked", "Avoided", "Directed", "Directions", "Judgement", "named_in", "one_of_each"]
 
 AVOIDED_SECONDS = 600.0  # at most; as a rule the node changes before that
 MOST_AVOIDED = 4096  # nodes, of all workloads
@@ -136,7 +136,7 @@ class Directed(NamedTuple):
 
 
 @lru_cache(16)
-def _named(hostlist: str) -> tuple[str, ...]:
+def named_in(hostlist: str) -> tuple[str, ...]:
     """The nodes that a hostlist names, once each. It was counted when it was read (`annotation_values.nodes`)."""
     return tuple(dict.fromkeys(expand(hostlist)))
 
@@ -219,7 +219,7 @@ class Directions:
         said = workload.settings
         if not said.exclude:
             return workload, frozenset()
-        named = _named(said.exclude)
+        named = named_in(said.exclude)
         unknown = await self._slurm_nodes.unknown(named)
         if not unknown:
             return workload, unknown

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
-from slinky.bridge.directions import Directions
+from slinky.bridge.directions import Directions, named_in
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.keys import EXTERNAL_NODE, SLURM_NODE_NAME
 from slinky.bridge.memory import Known
@@ -131,8 +131,8 @@ class Keeper:
         tasks = known.submission.tasks if known.job_id and known.submission else len(pods)
         if not pods or len(pods) != tasks or [await self._directions.again(known.asked, pods)] != known.where:
             return False
-        excluded = known.said.exclude if known.said is not None else ()
-        return not excluded or await self._directions.missing(known.asked, excluded) == known.unknown_nodes
+        excluded = known.said.exclude if known.said is not None else None
+        return not excluded or await self._directions.missing(known.asked, named_in(excluded)) == known.unknown_nodes
 
     async def _keep(self, key: WorkloadKey) -> None:
         found = self._lookup(key)
@@ -160,7 +160,7 @@ class Keeper:
             if known.job_id != job_id or not _waits(known):
                 return
             log.info("%s: %s; job %d is given back", key, nowhere, job_id)
-            known.priority = priority if isinstance(priority, int) else 0
+            known.keep_place(priority)
             known.rejected = nowhere
             self._look(key)
             return

@@ -153,6 +153,7 @@ class Known(msgspec.Struct, gc=False):
     too_much: bool = False  # an accounting limit refuses the job for what it asks for itself
     requeues: int = 0  # for that reason, since it was last bound
     priority: int = 0  # of the job that was given back, for the next one not to begin at the end of the queue
+    place: tuple[object, ...] = ()  # for what kind of job it had that priority
     unwritten: set[str] = (
         set()
     )  # pods of the job whose label is not on the server yet: it goes along with their Binding, or by itself if that takes long
@@ -161,6 +162,21 @@ class Known(msgspec.Struct, gc=False):
     def job_ids(self) -> tuple[int, ...]:
         """All of Slurm's jobs that its job is: one, unless it is a hetjob."""
         return self.submission.job_ids if self.submission else (self.job_id,)
+
+    def keep_place(self, priority: object) -> None:
+        """Its job is given back: the next one has the same priority, if it asks for the same."""
+        self.priority, self.place = priority if isinstance(priority, int) else 0, self._kind_of_job()
+
+    def has_place(self) -> bool:
+        """Whether its job may have the priority of the one before it. A job that asks for something else has none to keep."""
+        if self.priority and self.place != self._kind_of_job():
+            self.priority = 0
+        return bool(self.priority)
+
+    def _kind_of_job(self) -> tuple[object, ...]:
+        """All that a priority is made of, but for the age."""
+        job = self.submission
+        return (self.said, job.partition, job.account, job.qos, job.tasks, job.task, len(job.components)) if job else ()
 
     def take(self, submission: Submission, epoch: int) -> None:
         """This is its job from now on."""

@@ -156,7 +156,7 @@ class Submitter:
         ):
             self._teller.one_for_all(workload.pods[:1], why)
         self._metrics.submitted(workload.pods)
-        if known.priority:
+        if known.has_place():
             await self._catch_up(workload.key, known)
         return True
 
@@ -168,7 +168,7 @@ class Submitter:
             priority = (await self._executor.record(known.job_id)).priority
         except NotFoundError:
             return False  # it is over, as will be seen
-        known.priority = priority if isinstance(priority, int) else 0
+        known.keep_place(priority)
         known.requeues += 1
         known.avoided |= {node: self._directions.avoid(node, refused[node]) for node in nodes}
         known.rejected = why
@@ -254,7 +254,7 @@ class Submitter:
             return False
         known.take(found, self._poller.epoch)
         known.is_for(workload.uids)
-        if known.priority:
+        if known.has_place():
             await self._catch_up(workload.key, known)
         return True
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from slinky.bridge.admission import TASK_ENVIRONMENT
+from slinky.bridge.annotations import SUFFIXES
 from slinky.bridge.keys import OLD_SETTINGS, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK
 from slinky.bridge.settings import Settings
 from slinky.kube import WebhookEndpoint
@@ -23,6 +25,7 @@ PODS, CHANGES, WORKLOADS = "/pods", "/changes", "/workloads"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 SUFFIX = "bridge.slinky.slurm.net"
 SECONDS = 5
+MOST_SEARCHED = 1000  # annotations, before and after a change together
 OPPOSITE = {"In": "NotIn", "NotIn": "In", "Exists": "DoesNotExist", "DoesNotExist": "Exists"}
 
 Document = dict[str, Any]
@@ -144,13 +147,19 @@ def _not_by(users: Sequence[str]) -> dict[str, str]:
 
 
 def _changes_our_keys() -> str:
-    places = [("labels", key) for key in sorted(OWNED_LABELS)] + [("annotations", key) for key in sorted(OWNED_ANNOTATIONS)]
+    """Each known key is looked up by its name. A search through all annotations costs more than an expression may where a
+    tenant wrote tens of thousands of them, and then every update of the pod would fail, the kubelet's too: it finds keys that
+    are not known, on pods with few annotations."""
+    named = {*OWNED_ANNOTATIONS, *(TASK + key for key in TASK_ENVIRONMENT.values()), *(SETTINGS + suffix for suffix in SUFFIXES)}
+    places = [("labels", key) for key in sorted(OWNED_LABELS)] + [("annotations", key) for key in sorted(named)]
     parts = [f"object.metadata.?{kind}[{_text(key)}] != oldObject.metadata.?{kind}[{_text(key)}]" for kind, key in places]
+    sizes = " + ".join(f"{side}.metadata.?annotations.orValue({{}}).size()" for side in ("object", "oldObject"))
+    searches = []
     for side in ("object", "oldObject"):
         differs = "object.metadata.?annotations[k] != oldObject.metadata.?annotations[k]"
         ours = f"(k.startsWith({_text(TASK)}) || k.startsWith({_text(SETTINGS)}))"
-        parts.append(f"{side}.metadata.?annotations.orValue({{}}).exists(k, {ours} && {differs})")
-    return " || ".join(parts)
+        searches.append(f"{side}.metadata.?annotations.orValue({{}}).exists(k, {ours} && {differs})")
+    return " || ".join([*parts, f"({sizes} <= {MOST_SEARCHED} && ({' || '.join(searches)}))"])
 
 
 def _says_something(settings: Settings) -> str:

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from slinky.bridge.eligibility import label_rules, node_refusal
-from slinky.bridge.eligibility.node_labels import said
+from slinky.bridge.eligibility.node_labels import MOST_RULES, Alternative, rules_of, said
+from slinky.bridge.eligibility.selectors import Requirement
 from slinky.bridge.keys import CORDONED_FOR_SLURM
-from slinky.kube.objects import NodeStatus
+from slinky.kube.objects import NodeSelector, NodeSelectorTerm, NodeStatus, SelectorRequirement
 from tests.bridge.eligibility.things import REQUIRED, World, a_node, a_pod
 
 
@@ -180,3 +181,17 @@ async def test_a_pod_that_needs_a_feature_of_the_kubelet_goes_where_it_is_declar
     assert world.accepted(pod) == set()
     assert world.accepted(a_pod(hostNetwork=True, hostUsers=False)) == set()
     assert world.accepted(a_pod(hostNetwork=True, hostUsers=True)) == {"a", "b"}
+
+
+def test_what_a_pod_asks_for_is_told_in_few_words_however_much_it_says() -> None:
+    """The sentence is kept for each node that refuses the pod."""
+    many = tuple(Alternative((Requirement(f"key-{number}", "In", ("v" * 60,)),)) for number in range(400))
+    assert len(said(many)) < 400
+    assert said(many).endswith("or 397 more terms")
+    assert said(many[:2]).count(", or ") == 1
+
+
+def test_more_rules_than_a_pod_may_have_match_no_node() -> None:
+    term = NodeSelectorTerm(match_expressions=(SelectorRequirement(key="k", operator="Exists"),))
+    assert rules_of({}, NodeSelector(node_selector_terms=(term,) * MOST_RULES))
+    assert rules_of({}, NodeSelector(node_selector_terms=(term,) * (MOST_RULES + 1))) == ()

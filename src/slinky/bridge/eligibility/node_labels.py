@@ -13,6 +13,8 @@ from slinky.kube.objects import Node, NodeSelector, NodeSelectorTerm, Pod, Selec
 __all__ = ["Alternative", "Rules", "follows", "label_refusal", "label_rules", "required_nodes", "rules_of", "said"]
 
 NAME = "metadata.name"
+MOST_RULES = 500  # of a pod's node affinity
+MOST_TOLD, MOST_WORDS = 3, 300  # terms, and characters, of what a pod asks for
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,17 @@ def required_nodes(pod: Pod) -> NodeSelector | None:
     return affinity.required if affinity else None
 
 
+def is_too_long(required: NodeSelector) -> bool:
+    terms = required.node_selector_terms
+    return len(terms) > MOST_RULES or sum(len(term.match_expressions) + len(term.match_fields) for term in terms) > MOST_RULES
+
+
 def rules_of(selector: Mapping[str, str], required: NodeSelector | None) -> Rules | None:
     plain = tuple(Requirement(key, "In", (value,)) for key, value in sorted(selector.items()))
     if required is None:
         return (Alternative(plain),) if plain else None
+    if is_too_long(required):
+        return ()  # judged for every node, it would cost more than a pod may
     found = (_alternative(term) for term in required.node_selector_terms)
     return tuple(Alternative(_merged(plain, one.labels), one.names) for one in found if one is not None)
 
@@ -96,5 +105,7 @@ def label_refusal(node: Node, rules: Rules | None) -> str:
 
 
 def said(rules: Rules) -> str:
-    """For people: `zone=a and gpu > 4, or metadata.name=kn1`."""
-    return ", or ".join(" and ".join(map(str, one.labels + one.names)) for one in rules)
+    """For people: `zone=a and gpu > 4, or metadata.name=kn1`; the beginning, where it is long: it is kept for each node."""
+    told = ", or ".join(" and ".join(map(str, (one.labels + one.names)[:MOST_TOLD])) for one in rules[:MOST_TOLD])
+    more = f", or {len(rules) - MOST_TOLD} more terms" if len(rules) > MOST_TOLD else ""
+    return (told if len(told) <= MOST_WORDS else f"{told[:MOST_WORDS]} …") + more
