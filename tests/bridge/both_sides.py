@@ -322,6 +322,11 @@ class World:
         self.reasons[pod.metadata.name] = reason
         self.delete(pod.metadata.name)
 
+    async def shorten(self, pod: Pod) -> None:
+        self.acts.append(f"shorten {pod.metadata.name}")
+        own = msgspec.structs.replace(pod.metadata, deletion_grace_period_seconds=pod.spec.termination_grace_period_seconds)
+        self.pods.put(msgspec.structs.replace(pod, metadata=own))
+
     async def release(self, pod: Pod) -> bool:
         now = self.pods.by_key(pod.key)
         if now is not None and now.metadata.deletion_timestamp:

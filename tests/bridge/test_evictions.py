@@ -1,9 +1,11 @@
 """Evicting the pods of a job that ends, with disruption budgets in the way; and the loop around it."""
 
 import asyncio
+import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,13 +14,16 @@ from prometheus_client import CollectorRegistry
 from slinky.bridge.ends import Ending
 from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.evictions import LONGEST_AGAIN, Evictions, is_passed_over, seconds_to_next
+from slinky.bridge.keys import JOB_ID
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
-from slinky.bridge.plan import Evict
+from slinky.bridge.plan import Evict, JobView, Shorten, Snapshot, plan
 from slinky.bridge.submission import Component, Submission
 from slinky.bridge.task import PerTask
+from slinky.bridge.views import pod_view
 from slinky.kube import ForbiddenError, Meta, Pod
 from slinky.kube.errors import Status
+from slinky.kube.objects import PodSpec
 from slinky.slurm import JobStatus
 from tests.bridge.both_sides import World, runs, told
 from tests.kube.virtual_time import run_in_virtual_time
@@ -222,3 +227,21 @@ def test_a_budget_is_passed_over_when_the_job_is_over_and_its_time_is_up() -> No
         await world.until(world.is_empty)
 
     told(story)
+
+
+def test_a_pod_that_was_deleted_with_a_longer_grace_period_than_its_own_gets_its_own_once_its_job_is_over() -> None:
+    """Else its owner keeps what Slurm has given to others, for as long as he likes."""
+    grace = {"deletion_timestamp": dt.datetime(2057, 1, 1, tzinfo=dt.UTC), "deletion_grace_period_seconds": 10**9}
+    long = msgspec.structs.replace(
+        POD,
+        metadata=msgspec.structs.replace(POD.metadata, labels={JOB_ID: "7"}, **grace),
+        spec=PodSpec(node_name="n", termination_grace_period_seconds=60),
+    )
+    own = msgspec.structs.replace(long, metadata=msgspec.structs.replace(long.metadata, deletion_grace_period_seconds=60))
+    assert pod_view(long).lingers
+    assert not pod_view(own).lingers
+    for state, expected in (("over", [Shorten("p-uid")]), ("ending", [Shorten("p-uid")]), ("running", [])):
+        job = JobView(job_id=7, state=state, reason="SlurmTimeout")  # type: ignore[arg-type]
+        actions = plan(Snapshot(pods=[pod_view(long)], size=1, job=job))
+        assert [action for action in actions if isinstance(action, Shorten | Evict)] == expected
+        assert not [action for action in plan(Snapshot(pods=[pod_view(own)], size=1, job=job)) if isinstance(action, Shorten | Evict)]

@@ -68,6 +68,9 @@ class Acts:
         if await self._executor.release(pod):
             known.written.released.add(pod.metadata.uid)
 
+    async def shorten(self, pod: Pod) -> None:
+        await self._executor.shorten(pod)
+
     async def set_apart(self, pod: Pod, known: Known) -> None:
         log.info("pod %s came too late for Slurm job %d of its group: it is scheduled by itself", pod.key, known.job_id)
         await self._executor.set_apart(pod)

@@ -15,6 +15,7 @@ from slinky.bridge.keys import APART, FINALIZER, JOB_ID
 from slinky.bridge.marker import Failure, marker_for, read_comment, with_failures
 from slinky.bridge.submission import Submission, submission_from, submission_of
 from slinky.bridge.translate import Site, components
+from slinky.bridge.views import DEFAULT_GRACE
 from slinky.bridge.whereabouts import Whereabouts, noted, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import PODS, ApiError, Client, ConflictError, ConnectionFailedError, InvalidError, KubeError, NotFoundError, PatchKind, Pod
@@ -253,6 +254,22 @@ class Executor:
         log.info("pod %s is deleted: %s", pod.key, why)
         try:
             await delete_past_budgets(self._kube, pod, reason, why)
+        except (NotFoundError, ConflictError) as error:
+            await self._gone_or_raise(pod, error)
+
+    async def shorten(self, pod: Pod) -> None:
+        """Delete a pod that is being deleted once more, with its own grace period, which only ever becomes shorter by that."""
+        self._check()
+        grace = pod.spec.termination_grace_period_seconds
+        log.info("pod %s was deleted with a longer grace period than its own: it is deleted again with its own", pod.key)
+        try:
+            await self._kube.delete(
+                PODS,
+                pod.metadata.name,
+                pod.metadata.namespace,
+                uid=pod.metadata.uid,
+                grace_seconds=DEFAULT_GRACE if grace is None else grace,
+            )
         except (NotFoundError, ConflictError) as error:
             await self._gone_or_raise(pod, error)
 

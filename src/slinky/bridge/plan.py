@@ -29,6 +29,7 @@ __all__ = [
     "PodView",
     "Release",
     "SetApart",
+    "Shorten",
     "Snapshot",
     "Submit",
     "outcomes",
@@ -39,7 +40,7 @@ __all__ = [
 class PodView(msgspec.Struct, frozen=True, kw_only=True):
     """`waiting`: not bound. `bound`: on a node, and its containers may run. `over`: its containers are gone. `exit_code` where it is over, `rank` where it is or was bound (-1: not known).
 
-    `gated`: it may not be bound now. `born` tells which of two in one slot came later.
+    `gated`: it may not be bound now. `born` tells which of two in one slot came later. `lingers`: it was deleted with a longer grace period than its own.
     """
 
     uid: str
@@ -51,6 +52,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     rank: int = -1
     gated: bool = False
     born: float = 0.0
+    lingers: bool = False
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +129,12 @@ class Remember(msgspec.Struct, frozen=True):
     failures: Mapping[int, Outcome]
 
 
+class Shorten(msgspec.Struct, frozen=True):
+    """Delete a pod again with its own grace period: somebody deleted it with a longer one, and its job is over or ending."""
+
+    uid: str
+
+
 class Bind(msgspec.Struct, frozen=True):
     placement: Placement
 
@@ -156,7 +164,7 @@ class Release(msgspec.Struct, frozen=True):
 
 SLURMS_OWN = frozenset({"SlurmPreempted", "SlurmTimeout", "SlurmNodeFail"})  # ends that nobody asked for
 
-Action = Submit | Label | SetApart | Remember | Bind | Evict | EndJob | Release
+Action = Submit | Label | SetApart | Shorten | Remember | Bind | Evict | EndJob | Release
 
 
 def plan(now: Snapshot) -> list[Action]:
@@ -190,7 +198,8 @@ def _ending(now: Snapshot, job: JobView) -> list[Action]:
     if job.state == "ending" and not left:
         end = _end(now, job)
         return [*_releases(now, job_over=False), end if end.exit_code is not None else EndJob(job.job_id, None, job.why)]
-    evictions = [Evict(pod.uid, job.reason, job.why, job.until) for pod in left if not pod.deleting]
+    evictions: list[Action] = [Evict(pod.uid, job.reason, job.why, job.until) for pod in left if not pod.deleting]
+    evictions += [Shorten(pod.uid) for pod in left if pod.lingers]
     if any(pod.state == "waiting" for pod in left):  # who had begun stays until these are told: alone, they would be queued again
         return [*evictions]
     return [*(_releases(now, job_over=True) if job.state == "over" else _let_go(now, job)), *evictions]

@@ -26,7 +26,22 @@ from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.pacing import Pace, all_of, seconds_between_looks
 from slinky.bridge.placement import Placement
-from slinky.bridge.plan import Action, Bind, EndJob, Evict, JobView, Label, PodView, Release, Remember, SetApart, Snapshot, Submit, plan
+from slinky.bridge.plan import (
+    Action,
+    Bind,
+    EndJob,
+    Evict,
+    JobView,
+    Label,
+    PodView,
+    Release,
+    Remember,
+    SetApart,
+    Shorten,
+    Snapshot,
+    Submit,
+    plan,
+)
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.settings import GangSettings
 from slinky.bridge.submitting import Submitter
@@ -296,6 +311,8 @@ class Reconciler:
                     given_back = given_back or not job_id
                 case Evict(uid):
                     acts.append(self._acts.evict(pods[uid], action, known))
+                case Shorten(uid):
+                    acts.append(self._acts.shorten(pods[uid]))
                 case SetApart(uid):
                     acts.append(self._acts.set_apart(pods[uid], known))
                 case Release(uid):

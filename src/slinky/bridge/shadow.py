@@ -145,6 +145,9 @@ class ShadowExecutor(Executor):
     async def remove(self, pod: Pod, reason: str, why: str) -> None:
         await self.evict(pod, reason, why)
 
+    async def shorten(self, pod: Pod) -> None:
+        """Pods are their own scheduler's."""
+
     async def release(self, pod: Pod) -> bool:  # noqa: ARG002 there is no finalizer
         return True
 

@@ -12,10 +12,11 @@ from slinky.bridge.submission import Submission
 from slinky.kube.objects import Pod
 from slinky.slurm import JobState, JobStates
 
-__all__ = ["ending_view", "exit_code_of", "exit_codes", "job_id_of", "job_view", "needs_job", "pod_view", "speaks_for_all"]
+__all__ = ["DEFAULT_GRACE", "ending_view", "exit_code_of", "exit_codes", "job_id_of", "job_view", "needs_job", "pod_view", "speaks_for_all"]
 
 
 S = TypeVar("S", bound=JobStates)
+DEFAULT_GRACE = 30  # of a pod that names none
 
 # What ended a job, as the reason of a pod's condition.
 REASONS = {
@@ -56,7 +57,15 @@ def pod_view(pod: Pod) -> PodView:
         rank=_rank_held(pod),
         gated=bool(pod.spec.scheduling_gates),
         born=pod.metadata.born,
+        lingers=_lingers(pod),
     )
+
+
+def _lingers(pod: Pod) -> bool:
+    """A bound pod that was deleted with a longer grace period than its own, which the policy bounds."""
+    given, own = pod.metadata.deletion_grace_period_seconds, pod.spec.termination_grace_period_seconds
+    deleting = pod.metadata.deletion_timestamp is not None and given is not None
+    return deleting and bool(pod.spec.node_name) and not pod.is_over and (given or 0) > (DEFAULT_GRACE if own is None else own)
 
 
 def exit_code_of(pod: Pod) -> int:
