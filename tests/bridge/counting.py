@@ -1,5 +1,6 @@
 """Counts what code does, so that tests can say how work grows without a clock."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -17,9 +18,12 @@ def calls(act: Callable[[], object]) -> int:
         count += event in ("call", "c_call")
 
     before = sys.getprofile()
+    gc.collect()
+    gc.disable()  # what a collection runs, of other tests' objects and of hypothesis, is not the work's
     sys.setprofile(profile)
     try:
         act()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return count

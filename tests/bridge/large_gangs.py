@@ -1,6 +1,5 @@
 """Gangs of many pods on many nodes, in memory, with Kubernetes' real judgement on nodes; and a count of what they cost, so that no test depends on how fast the machine is."""
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ from slinky.kube import Cache, Meta, Namespace, Node, Pod
 from slinky.kube import Job as KubeJob
 from slinky.kube.objects import Affinity, Container, JobSpec, NodeStatus, PodSpec, PodStatus, ResourceNeeds
 from tests.bridge.both_sides import OWNER, World
+from tests.bridge.counting import calls
 from tests.kube.virtual_time import run_in_virtual_time
 
 __all__ = ["HOSTNAME", "Counted", "LargeWorld", "growth", "operations", "told_of_many"]
@@ -38,20 +38,9 @@ class Counted(str):
 
 def operations(work: Callable[[], T]) -> int:
     """How many calls `work` makes, of Python and of C, and how often a `Counted` name is looked up."""
-    calls = 0
-
-    def count(_: object, event: str, __: object) -> None:
-        nonlocal calls
-        if event in ("call", "c_call"):
-            calls += 1
-
     before = Counted.lookups
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls + Counted.lookups - before
+    made = calls(work)
+    return made + Counted.lookups - before
 
 
 def growth(cost: Callable[[int], int], few: int = 150, many: int = 600) -> float:
