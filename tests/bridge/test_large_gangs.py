@@ -306,7 +306,7 @@ def test_a_gang_whose_rules_cannot_be_judged_in_bounded_work_is_refused_in_words
         apart = Affinity(pod_anti_affinity=PodAffinity(required=(PodAffinityTerm(topology_key="zone", label_selector=asks),)))
         pods.append(Pod(metadata=Meta(name=f"p{index}", namespace="ns", uid=f"p{index}"), spec=PodSpec(affinity=apart)))
     assert "too many different affinity terms" in within_gang(pods).refusal
-    each = 8  # calls that one comparison takes
+    each = 10  # calls that one comparison takes at most: some are saved where a like term was read before
     assert operations(lambda: within_gang(pods)) < each * (LEAST_COMPARISONS + MOST_COMPARISONS * len(pods)) + 100 * len(pods)
 
 
