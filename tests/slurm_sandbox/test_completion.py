@@ -7,6 +7,7 @@ import pytest
 
 from slinky.sandbox.handle import Sandbox
 from slinky.slurm import (
+    AuthenticationError,
     FixedToken,
     JobCompletion,
     JobDescription,
@@ -114,9 +115,9 @@ async def test_a_library_of_unknown_layout_is_not_called(inside: list[str]) -> N
 async def test_with_a_token_it_is_the_tokens_user_who_asks(slurm: SlurmClient, sandbox: Sandbox, inside: list[str]) -> None:
     key = sandbox.head / "etc/slurm/jwt_hs256.key"
     job_id = await started(slurm, JOB)
-    for refused in (FixedToken("not.a.token"), MintedToken(key, "bob")):
-        async with JobCompletion(refused, interpreter=inside) as completion:
-            with pytest.raises(RefusedError):
+    for token, error in ((FixedToken("not.a.token"), AuthenticationError), (MintedToken(key, "bob"), RefusedError)):
+        async with JobCompletion(token, interpreter=inside) as completion:
+            with pytest.raises(error):
                 await completion.complete(job_id)
     assert (await slurm.jobs.get(job_id)).is_running
     async with JobCompletion(MintedToken(key, "root"), interpreter=inside) as completion:
