@@ -183,7 +183,9 @@ class ClaimKeeper:
             return False  # another leader came in between: look again
         if foreign:
             log.warning("claim %s of Slurm job %d is taken over, as an administrator says", foreign[0].claim, foreign[0].job_id)
-            await self._put_on(foreign[0].job_id, claim)  # where its writer looks
+            for job_id in sorted(job.job_id for job in foreign)[:BEARERS]:  # its writer looks at the oldest that lives
+                if await self._put_on(job_id, claim):
+                    break
         self._own, self._foreign = claim, None
         self._gauge.show(False)
         log.info("this leader's claim in Slurm: %s", claim)

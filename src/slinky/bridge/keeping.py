@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
-from slinky.bridge.directions import Directions, named_in
+from slinky.bridge.directions import Directions
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.keys import EXTERNAL_NODE, SLURM_NODE_NAME
 from slinky.bridge.memory import Known
@@ -132,7 +132,7 @@ class Keeper:
         if not pods or len(pods) != tasks or [await self._directions.again(known.asked, pods)] != known.where:
             return False
         excluded = known.said.exclude if known.said is not None else None
-        return not excluded or await self._directions.missing(known.asked, named_in(excluded)) == known.unknown_nodes
+        return not excluded  # whether Slurm knows those nodes now takes a look at its nodes
 
     async def _keep(self, key: WorkloadKey) -> None:
         found = self._lookup(key)
