@@ -27,7 +27,7 @@ from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.slurm import Infinite, JobDescription, compress, expand
 
-__all__ = ["Asked", "Avoided", "Directed", "Directions", "Judgement", "named_in", "one_of_each"]
+__all__ = ["Asked", "Avoided", "Directed", "Directions", "Judgement", "one_of_each"]
 
 AVOIDED_SECONDS = 600.0  # at most; as a rule the node changes before that
 MOST_AVOIDED = 4096  # nodes, of all workloads
@@ -136,7 +136,7 @@ class Directed(NamedTuple):
 
 
 @lru_cache(16)
-def named_in(hostlist: str) -> tuple[str, ...]:
+def _named(hostlist: str) -> tuple[str, ...]:
     """The nodes that a hostlist names, once each. It was counted when it was read (`annotation_values.nodes`)."""
     return tuple(dict.fromkeys(expand(hostlist)))
 
@@ -209,17 +209,12 @@ class Directions:
         """Of a job that was directed before and avoids no node, for its pods as they are now. Raises SlurmError."""
         return await self._of(asked, pods, {})
 
-    async def missing(self, asked: Asked, nodes: Iterable[str]) -> frozenset[str]:
-        """Those of them that Slurm does not know, by what was read of its nodes last. Raises SlurmError."""
-        rooms = await self._slurm_nodes.rooms_of(asked.partition)
-        return frozenset(name for name in nodes if name not in rooms)
-
     async def known_only(self, workload: Workload) -> tuple[Workload, frozenset[str]]:
         """Without those of the nodes it is to leave out that Slurm does not know, and which these are: a job that names one would be refused, and each change to it."""
         said = workload.settings
         if not said.exclude:
             return workload, frozenset()
-        named = named_in(said.exclude)
+        named = _named(said.exclude)
         unknown = await self._slurm_nodes.unknown(named)
         if not unknown:
             return workload, unknown
