@@ -100,10 +100,14 @@ def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
 
 @pytest.fixture
 async def namespace(sandbox: Sandbox) -> AsyncIterator[str]:
-    """A Kubernetes namespace of the test's own."""
+    """A Kubernetes namespace of the test's own, with the ServiceAccount without which the API server takes no pods.
+
+    The controller manager would create the account too, but later, and not at all while a test holds it.
+    """
     name = f"t{next(_numbers)}"
     async with sandbox.kube() as kube:
         await kube.post("/api/v1/namespaces", {"metadata": {"name": name}})
+        await kube.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}})
         yield name
         await kube.delete(f"/api/v1/namespaces/{name}")
 

@@ -8,8 +8,8 @@ from slinky.explain.troubles import kube_trouble
 from tests.explain.worlds import STAMP, facts, job, node, number, pod
 
 
-def drawn(seen: Facts, height: int = 40, shown: Shown | None = None) -> str:
-    console = Console(width=160, height=height, record=True, file=None, force_terminal=False)
+def drawn(seen: Facts, height: int = 40, shown: Shown | None = None, width: int = 160) -> str:
+    console = Console(width=width, height=height, record=True, file=None, force_terminal=False)
     with console.capture() as captured:
         console.print(view(seen, height, shown))
     return captured.get()
@@ -20,11 +20,17 @@ def test_queue_nodes_and_pods() -> None:
     queue = (job(8, reason="Priority", priority=number(5)), job(9, reason="Priority", priority=number(50)), runs)
     pods = (pod(job=7, spec={"nodeName": "w1"}, status={"phase": "Running"}), pod("a", job=8), pod("b", job=8))
     text = drawn(facts({"pods": pods}, {"queue": queue, "nodes": (node(alloc_cpus=4, gres_used="gpu:1(IDX:0)"), node("w2", "DOWN"))}))
-    assert "jobs: 2 pending, 1 running   pods with a job: 2 pending, 1 running   bridge: led by bridge-0" in text
+    assert "bridge: led by bridge-0   jobs: 2 pending, 1 running   pods with a job: 2 pending, 1 running" in text
     rows = [line.split() for line in text.splitlines()]
     assert [row[1] for row in rows if len(row) > 2 and row[1].isdigit()] == ["7", "9", "8"]  # what runs, then by priority
     assert "1:01:01" in text and "team/train-0 Running" in text and "2 of team: 2 Pending" in text
     assert "4/16" in text and "1/4" in text
+
+
+def test_a_narrow_terminal_with_jobs_in_many_states_still_shows_the_leader() -> None:
+    states = ("RUNNING", "PENDING", "COMPLETED", "CANCELLED", "FAILED", "PREEMPTED", "TIMEOUT")
+    queue = tuple(job(number, state) for number, state in enumerate(states, 1))
+    assert "bridge: led by bridge-0" in drawn(facts(slurm={"queue": queue}), width=80)
 
 
 def test_a_long_queue_is_cut_to_the_screen() -> None:

@@ -102,10 +102,12 @@ async def test_what_is_told_is_what_slurm_says(sandbox: Sandbox, partition: Part
         mine = {"partition": partition.name, "account": "physics", "user": "root"}
 
         async def settled() -> bool:
-            return await exporter.one("slurm_queue_cpus", state="running", **mine) == 3
+            told = await exporter.scrape()  # jobs and nodes are read one after the other: one scrape may have the job and not yet its CPUs
+            allocated = total(told, "slurm_partition_capacity_cpus", partition=partition.name, state="allocated")
+            return total(told, "slurm_queue_cpus", state="running", **mine) == allocated == 3
 
         try:
-            await sandbox.until("slurmctld", "the job was told as running", settled)
+            await sandbox.until("slurmctld", "the job was told as running, and its CPUs as allocated", settled)
             told = await exporter.scrape()
             assert total(told, "slurm_queue_jobs", state="running", **mine) == 1
             assert total(told, "slurm_queue_jobs", state="pending", **mine) == 1

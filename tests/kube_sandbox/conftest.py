@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from slinky.kube import Access, AlreadyExistsError, Client, KubeError, from_kubeconfig
+from slinky.kube import Access, Client, KubeError, from_kubeconfig
 from slinky.sandbox.handle import Sandbox
 from tests.kube_sandbox.faults import FaultyLine, faulty_line
 
@@ -29,15 +28,6 @@ async def client(access: Access) -> AsyncIterator[Client]:
 async def line(access: Access) -> AsyncIterator[FaultyLine]:
     async with faulty_line(access) as found:
         yield found
-
-
-@pytest.fixture
-async def namespace(namespace: str, client: Client) -> str:
-    """With its ServiceAccount, without which the API server takes no pods; a controller would make it, half a minute late after a restart."""
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    with suppress(AlreadyExistsError):
-        await client.raw("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", body=account)
-    return namespace
 
 
 async def eventually(what: str, probe: Callable[[], Any], seconds: float = 30.0) -> None:
