@@ -8,6 +8,8 @@ import re
 import aiohttp
 import pytest
 from aiohttp.client_proto import ResponseHandler
+from hypothesis import given
+from hypothesis import strategies as st
 
 import slinky.slurm
 from slinky.slurm import TLS, CircuitOpenError, ConfigurationError, JobDescription, SlurmError, UnavailableError, errors
@@ -61,6 +63,11 @@ def test_the_first_answer_of_two() -> None:
 )
 def test_a_marker_is_a_word_of_its_own(text: str, carried: bool) -> None:
     assert carries(text, "job-1") == carried
+
+
+@given(st.lists(st.sampled_from(["j-1", "j", "-", "1", " ", "_", ":", "é", "\n", "²"]), max_size=12).map("".join))
+def test_a_marker_is_found_where_a_regular_expression_finds_a_whole_word(text: str) -> None:
+    assert carries(text, "j-1") == (re.search(r"(?<![\w-])j-1(?![\w-])", text) is not None)
 
 
 def test_a_marker_goes_into_an_empty_field_or_is_there_already() -> None:

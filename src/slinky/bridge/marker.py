@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 MOST_BYTES = 16 * 1024
+_encoded = json.JSONEncoder(separators=(",", ":")).encode  # one for all comments; its text is ASCII
 MOST_RANKS = 100_000
 MOST_REST = 12 * 1024  # for what was told and for failures, which have limits of their own
 MOST_EXCLUDED = 4 * 1024  # characters of a hostlist; of a longer one the comment has checksums
@@ -114,14 +115,14 @@ def comment_for(
     }
     if ranks:
         said |= {"ranks": _ranges(ranks), "where": where}
-    room = MOST_BYTES - len(json.dumps(said)) - 16
+    room = MOST_BYTES - len(_encoded(said)) - 16
     names = []
     for namespace, name in pods:
         room -= len(namespace) + len(name) + 5
         if room < 0:
             break
         names.append(f"{namespace}/{name}")
-    return json.dumps(said | {"pods": names}, separators=(",", ":"))
+    return _encoded(said | {"pods": names})
 
 
 def read_comment(text: str, cluster: str) -> Marking | None:
@@ -263,7 +264,7 @@ def failures_of(comment: str) -> tuple[Failure, ...]:
 
 
 def _written(said: dict[str, Any], before: str) -> str:
-    written = json.dumps(said, separators=(",", ":"))
+    written = _encoded(said)
     return written if len(written) < MOST_BYTES + MOST_REST else before
 
 
