@@ -174,6 +174,7 @@ def slurm_bridge() -> Schema:
         config=settings(BridgeSettings, "slurm.tokenFile", "admission.bridgeUsers", *said, *SAID),
         shadow=YES_OR_NO,
         keyPolicy=mapping(enabled=YES_OR_NO, extraUsers=TEXTS),
+        podPolicy=mapping(enabled={"type": ["boolean", "null"]}),
         rbac=mapping(create=YES_OR_NO),
         uninstall=mapping(
             enabled=YES_OR_NO, running=one_of("keep", "evict", "wait"), waiting=one_of("keep", "delete"), timeout={"type": "number"}

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from scripts.writing import CHECKOUT, write_or_check
 
 NAMESPACE = "slinky"
-BASES = {"slurm-operator": ["--set=crds.enabled=true"], "slurm-bridge": []}
+BASES = {"slurm-operator": ["--set=crds.enabled=true"], "slurm-bridge": ["--set=podPolicy.enabled=false"]}
 OF_HELM = ("app.kubernetes.io/managed-by", "helm.sh/chart")
 
 

@@ -5,13 +5,14 @@ in, they are sent as admission would leave them.
 """
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 from slinky.bridge.admission import admit_pod
 from slinky.bridge.settings import Settings
 from slinky.bridge.workload import COSCHEDULING_LABEL
 
-__all__ = ["NAMESPACE", "admitted", "for_another", "pod", "pod_group"]
+__all__ = ["NAMESPACE", "admitted", "changed", "for_another", "pod", "pod_group"]
 
 NAMESPACE = "bench"
 
@@ -37,8 +38,13 @@ def admitted(sent: dict[str, Any], settings: Settings) -> dict[str, Any]:
     verdict = admit_pod(sent, settings, managed=True)
     if verdict.refusal:
         raise ValueError(f"admission refuses the benchmark's pod: {verdict.refusal}")
+    return changed(sent, verdict.patches)
+
+
+def changed(sent: dict[str, Any], patches: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """A copy with admission's patches."""
     after = copy.deepcopy(sent)
-    for patch in verdict.patches:
+    for patch in patches:
         _add(after, patch)
     return after
 

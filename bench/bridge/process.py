@@ -10,14 +10,17 @@ import re
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
 import msgspec
 import yaml
 
+from slinky.bridge.pod_policy import POD_POLICIES, POD_POLICY_BINDINGS
 from slinky.bridge.settings import Settings
+from slinky.bridge.webhook_configuration import policy_for_pods
+from slinky.kube import Client, NotFoundError, from_kubeconfig
 from slinky.sandbox.bridge import free_port
 from slinky.sandbox.errors import last_lines
 from slinky.sandbox.handle import Sandbox
@@ -119,11 +122,21 @@ async def admission(sandbox: Sandbox, settings: Settings, folder: Path) -> Async
     settings = msgspec.structs.replace(settings, admission=said, health_port=free_port())
     try:
         async with _process("admission", sandbox, settings, folder) as process:
+            await _take_in_plain_pods(sandbox, settings)
             yield process
     finally:
         command = _command("webhooks", sandbox, folder / "admission.yaml")
         remove = await asyncio.create_subprocess_exec(*command, "--delete", stdout=asyncio.subprocess.DEVNULL)
         await asyncio.wait_for(remove.wait(), END_SECONDS)
+
+
+async def _take_in_plain_pods(sandbox: Sandbox, settings: Settings) -> None:
+    """The policy that the chart installs where the API server knows its kind. The command that removes the webhooks removes it too."""
+    async with Client(from_kubeconfig(sandbox.kubeconfig)) as client:
+        documents = policy_for_pods(settings)
+        for resource, document in zip((POD_POLICIES, POD_POLICY_BINDINGS), documents, strict=True):
+            with suppress(NotFoundError):
+                await client.create(resource, document)
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ import yaml
 
 from slinky.bridge.key_policy import key_policy
 from slinky.bridge.settings_file import load_settings as load_bridge_settings
+from slinky.bridge.webhook_configuration import policy_for_pods
 from slinky.exporter.alerts import ALERTS, rule_file
 from slinky.exporter.dashboards import dashboards
 from slinky.exporter.settings import load_settings as load_exporter_settings
@@ -18,7 +19,7 @@ from slinky.operator.kinds.reading import read
 from slinky.operator.settings import Settings
 from slinky.operator.settings import load_settings as load_operator_settings
 from slinky.operator.validation import Neighbours, problems
-from tests.charts.helm import CHARTS, NAMESPACES, Document, Helm, is_hook, named, of_kind
+from tests.charts.helm import CHARTS, NAMESPACES, Document, Helm, Values, is_hook, named, of_kind
 from tests.charts.variants import CASES, VARIANTS
 
 pytestmark = pytest.mark.sandbox  # helm itself is built for the sandbox
@@ -27,6 +28,8 @@ CLUSTER_WIDE = {
     "ClusterRole",
     "ClusterRoleBinding",
     "CustomResourceDefinition",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
     "MutatingWebhookConfiguration",
     "PriorityClass",
     "ValidatingAdmissionPolicy",
@@ -131,6 +134,7 @@ def test_the_exporter_understands_its_configuration(helm: Helm, tmp_path: Path, 
     assert found.slurm.token_file.startswith("/run/slinky/token/")
 
 
+KNOWS_POD_POLICIES = ("--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",)
 KNOWS_RULES = "--api-versions=monitoring.coreos.com/v1/PrometheusRule"
 
 
@@ -149,6 +153,45 @@ def test_the_policy_for_the_bridges_keys_is_that_of_the_code(helm: Helm) -> None
     ]
     assert not rendered(keyPolicy={"enabled": False})
     assert not rendered(shadow=True)  # the original, which a shadow runs beside, writes the same keys
+
+
+POD_POLICY_VALUES: list[Values] = [
+    {},
+    {"schedulerConfig": {"schedulerName": "other-scheduler"}, "admission": {"managedNamespaces": ["b", "a"]}},
+    {"admission": {"managedNamespaceSelector": {"matchLabels": {"team": "hpc"}}}, "config": {"taskEnvironment": "all"}},
+    {"admission": {"managedNamespaceSelector": {"matchExpressions": [{"key": "slurm", "operator": "Exists"}]}}},
+    {"config": {"priorityClasses": [{"name": "urgent", "nice": 1}, {"name": "low", "nice": 2}], "slurm": {"namespaces": ["slurm", "hpc"]}}},
+    {"config": {"policy": {"default": {"maxGraceSeconds": 20}, "rules": [{"namespaces": ["a"], "maxGraceSeconds": 7}]}}},
+    {"config": {"policy": {"default": {"maxGraceSeconds": 0}}}},
+]
+
+
+@pytest.mark.parametrize("values", POD_POLICY_VALUES)
+def test_the_policy_for_plain_pods_is_that_of_the_code(helm: Helm, tmp_path: Path, values: Values) -> None:
+    documents = helm.template("slurm-bridge", values, *KNOWS_POD_POLICIES, release="b", namespace="ns")
+    found = of_kind(documents, "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+    file = tmp_path / "config.yaml"
+    file.write_text(named(documents, "ConfigMap", "b-slurm-bridge-config")["data"]["config.yaml"])
+    wanted = policy_for_pods(load_bridge_settings(file))
+    assert [each["spec"] for each in found] == [each["spec"] for each in wanted]
+    assert [each["metadata"]["name"] for each in found] == [each["metadata"]["name"] for each in wanted]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"podPolicy": {"enabled": False}},
+        {"shadow": True},
+        {"admission": {"enabled": False}},
+        {"admission": {"managedNamespaces": ["kube-system"]}},
+        {"config": {"taskEnvironment": "none"}},
+        {"config": {"policy": {"default": {"fromLabels": ["user"], "group": "users"}}}},
+    ],
+)
+def test_there_is_no_policy_for_plain_pods_where_no_pod_is_plain(helm: Helm, values: Values) -> None:
+    assert not of_kind(
+        helm.template("slurm-bridge", values, *KNOWS_POD_POLICIES), "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"
+    )
 
 
 def test_the_exporters_dashboards_are_those_of_the_code(helm: Helm) -> None:

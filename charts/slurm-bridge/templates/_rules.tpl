@@ -70,6 +70,10 @@
   resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
   resourceNames: [{{ include "slinky.fullname" . }}-keys]
   verbs: [get, delete]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingadmissionpolicies, mutatingadmissionpolicybindings]
+  resourceNames: [{{ include "slinky.fullname" . }}-pods]
+  verbs: [get, delete]
 {{- end -}}
 
 {{- define "bridge.rules.uninstall.own" -}}

@@ -5,7 +5,7 @@ that is not ours is never changed or refused; one that is ours gets all it needs
 are written by the bridge only.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -23,7 +23,17 @@ from slinky.bridge.workload import COSCHEDULING_LABEL
 from slinky.kube import Pod
 from slinky.kube.quantities import QuantityError
 
-__all__ = ["DEVICE_CLASS", "TASK_ENVIRONMENT", "Verdict", "admit_change", "admit_pod", "admit_root", "is_ours", "needs_task_environment"]
+__all__ = [
+    "DEVICE_CLASS",
+    "TASK_ENVIRONMENT",
+    "Verdict",
+    "admit_change",
+    "admit_pod",
+    "admit_root",
+    "is_ours",
+    "needs_task_environment",
+    "task_variables",
+]
 
 DEFAULT_SCHEDULER = "default-scheduler"
 GRES = f"{SETTINGS}gres"
@@ -363,19 +373,29 @@ def _texts(container: Mapping[str, Any]) -> Iterator[str]:
         yield variable.get("value") or ""
 
 
+def task_variables(*, whole: bool) -> list[Patch]:
+    """The variables that a container gets which sets none of them itself: of a whole task, or of a plain pod."""
+    names = TASK_ENVIRONMENT if whole else PLAIN_ENVIRONMENT
+    return _variables(names, taken=frozenset(), whole=whole)
+
+
 def _environment(path: str, container: Mapping[str, Any], *, whole: bool) -> list[Patch]:
     """What the user set stays as the user set it."""
     own = list(container.get("env") or ())
-    taken = {variable.get("name") for variable in own}
+    taken = frozenset(variable.get("name") for variable in own)
+    added = _variables(TASK_ENVIRONMENT if whole else PLAIN_ENVIRONMENT, taken=taken, whole=whole)
+    # In front of the user's own, which may refer to them: $(SLURM_PROCID).
+    return [_add(path, added + own)] if added else []
+
+
+def _variables(names: Iterable[str], *, taken: Set[Any], whole: bool) -> list[Patch]:
     sources = {JOB_ID_VARIABLE: f"metadata.labels['{JOB_ID}']"}
-    names = TASK_ENVIRONMENT if whole else PLAIN_ENVIRONMENT
     sources |= {name: f"metadata.annotations['{TASK}{TASK_ENVIRONMENT[name]}']" for name in names}
     added: list[Patch] = [_variable(name, place) for name, place in sources.items() if name not in taken]
     for name, meant in ALIASES.items():
         if whole and name not in taken:
             added.append({"name": name, "value": f"$({meant})"} if meant not in taken else _variable(name, sources[meant]))
-    # In front of the user's own, which may refer to them: $(SLURM_PROCID).
-    return [_add(path, added + own)] if added else []
+    return added
 
 
 def _variable(name: str, place: str) -> Patch:

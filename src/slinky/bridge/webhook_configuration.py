@@ -14,10 +14,11 @@ import msgspec
 from slinky.bridge.admission import TASK_ENVIRONMENT
 from slinky.bridge.annotations import SUFFIXES
 from slinky.bridge.keys import OLD_SETTINGS, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK
+from slinky.bridge.pod_policy import has_pod_policy, needs_no_webhook, pod_policy
 from slinky.bridge.settings import Settings
 from slinky.kube import WebhookEndpoint
 
-__all__ = ["CHANGES", "PODS", "WORKLOADS", "endpoint", "mutating_configuration", "others", "validating_configuration"]
+__all__ = ["CHANGES", "PODS", "WORKLOADS", "endpoint", "mutating_configuration", "others", "policy_for_pods", "validating_configuration"]
 
 # Paths of the webhook.
 PODS, CHANGES, WORKLOADS = "/pods", "/changes", "/workloads"
@@ -46,6 +47,9 @@ def mutating_configuration(settings: Settings, *, authority: str = "") -> Docume
         webhooks.append(_webhook("managed-pods", settings, PODS, rules, managed, _takes_in(settings), authority))
     for webhook in webhooks:
         webhook["reinvocationPolicy"] = "IfNeeded"
+        if has_pod_policy(settings):
+            condition = {"name": "is-not-finished-by-the-policy", "expression": f"!({needs_no_webhook(settings)})"}
+            webhook["matchConditions"].append(condition)
     return _configuration("MutatingWebhookConfiguration", settings, webhooks)
 
 
@@ -64,6 +68,11 @@ def validating_configuration(settings: Settings, *, users: Sequence[str] = (), a
         conditions = {"says-something": _says_something(settings), "changes-it": _changes_it()}
         webhooks.append(_webhook("workloads", settings, WORKLOADS, _workloads(), managed, conditions, authority))
     return _configuration("ValidatingWebhookConfiguration", settings, webhooks)
+
+
+def policy_for_pods(settings: Settings) -> list[Document]:
+    """The policy that takes in plain pods of managed namespaces, and its binding; nothing where no pod can be plain."""
+    return pod_policy(settings, _managed(settings))
 
 
 def others(settings: Settings) -> Document | None:

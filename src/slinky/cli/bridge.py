@@ -1,18 +1,21 @@
 """`slinky bridge …`: Slurm schedules pods. Each command is one of the bridge's processes, or shows what it would do."""
 
 import asyncio
+from contextlib import suppress
 
 import click
 
 from slinky.bridge.admission_service import configurations, serve_admission
 from slinky.bridge.key_policy import key_policy as key_policy_documents
 from slinky.bridge.key_policy import policy_name
+from slinky.bridge.pod_policy import POD_POLICIES, POD_POLICY_BINDINGS, pod_policy_name
 from slinky.bridge.settings_reference import reference
+from slinky.bridge.webhook_configuration import policy_for_pods
 from slinky.cli.bridge_options import Site, service_options, site_options
 from slinky.cli.lazy import LazyGroup
 from slinky.cli.manifests import as_yaml
 from slinky.cli.service import logging_options, run_until_told_to_end
-from slinky.kube import Client, delete_configurations
+from slinky.kube import Client, NotFoundError, delete_configurations
 
 __all__ = ["bridge"]
 
@@ -46,7 +49,11 @@ def admission(site: Site, apply: bool) -> None:
 
 @bridge.command()
 @site_options
-@click.option("--delete", is_flag=True, help="Remove them from the cluster instead: nothing is sent to the webhook any more.")
+@click.option(
+    "--delete",
+    is_flag=True,
+    help="Remove them, and the policy for plain pods, from the cluster instead: the bridge takes in no pod any more.",
+)
 def webhooks(site: Site, delete: bool) -> None:
     """Print the webhook configurations as YAML, or remove them.
 
@@ -87,11 +94,28 @@ def key_policy(site: Site, users: tuple[str, ...]) -> None:
 
 
 @bridge.command()
+@site_options
+def pod_policy(site: Site) -> None:
+    """Print the policy by which the API server takes in plain pods itself, as YAML.
+
+    A MutatingAdmissionPolicy and its binding, for Kubernetes 1.36 and later (docs/bridge-admission.md). Where they are not installed, the webhook takes in every pod.
+    The Helm chart installs the same.
+    """
+    click.echo(as_yaml(policy_for_pods(site.settings())), nl=False)
+
+
+@bridge.command()
 def settings() -> None:
     """Print the reference of the configuration file, as Markdown."""
     click.echo(reference(), nl=False)
 
 
 async def _delete(site: Site, name: str) -> list[str]:
+    """The policy for plain pods too, which would send them to a scheduler that nobody runs. It goes first."""
+    gone = []
     async with Client(site.access()) as client:
-        return await delete_configurations(client, name)
+        for resource in (POD_POLICY_BINDINGS, POD_POLICIES):
+            with suppress(NotFoundError):
+                await client.delete(resource, pod_policy_name(name))
+                gone.append(f"{resource.plural}/{pod_policy_name(name)}")
+        return gone + await delete_configurations(client, name)

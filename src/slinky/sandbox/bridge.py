@@ -17,6 +17,9 @@ import yaml
 
 from slinky.bridge.admission_service import own_username
 from slinky.bridge.key_policy import POLICIES, POLICY_BINDINGS, key_policy, policy_name
+from slinky.bridge.pod_policy import POD_POLICIES, POD_POLICY_BINDINGS, pod_policy_name
+from slinky.bridge.settings_file import load_settings
+from slinky.bridge.webhook_configuration import policy_for_pods
 from slinky.kube import Client, NotFoundError, from_kubeconfig
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.processes import Processes, free_port
@@ -85,6 +88,19 @@ class SandboxBridge(Processes):
         """And wait until it is ready."""
         kubeconfig = str(self.kubeconfigs.get(part, self._kubeconfig))
         await self.start_part(part, "--config", str(self.config), "--kubeconfig", kubeconfig, *(self.options if part == "run" else ()))
+        if part == "admission":
+            await self.take_in_plain_pods()
+
+    async def take_in_plain_pods(self) -> None:
+        """The policy by which the API server takes in plain pods itself, where it knows that kind: as where the chart is installed. Undone by `end`."""
+        documents = policy_for_pods(load_settings(self.config))
+        name = pod_policy_name(self.settings["admission"]["configuration"])
+        async with Client(from_kubeconfig(self._kubeconfig)) as client:
+            for resource, document in zip((POD_POLICIES, POD_POLICY_BINDINGS), documents, strict=bool(documents)):
+                with suppress(NotFoundError):  # of a webhook that was killed
+                    await client.delete(resource, name)
+                with suppress(NotFoundError):  # an API server that does not know the kind
+                    await client.create(resource, document)
 
     async def protect_keys(self) -> None:
         """Only the user that the bridge runs as may write its keys on pods, as where the chart is installed. Undone by `end`."""

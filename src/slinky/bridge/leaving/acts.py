@@ -19,6 +19,7 @@ from slinky.bridge.leaving.look import SECRETS, Looker
 from slinky.bridge.leaving.plan import Plan, Running, Waiting, plan_leaving
 from slinky.bridge.leaving.steps import Act, Clear, DeleteNode, DeletePod, Drain, EndJob, Evict, Left, LetGo, RemoveObject, Step, Undrain
 from slinky.bridge.node_reasons import LEAVING
+from slinky.bridge.pod_policy import POD_POLICIES, POD_POLICY_BINDINGS
 from slinky.bridge.settings import Settings
 from slinky.bridge.standing import conditions_for
 from slinky.kube import (
@@ -201,7 +202,8 @@ class Leaver:
                 await self._clear(act)
 
     async def _remove(self, plural: str, name: str) -> None:
-        known = (MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS, POLICIES, POLICY_BINDINGS, SECRETS)
+        policies = (POLICIES, POLICY_BINDINGS, POD_POLICIES, POD_POLICY_BINDINGS)
+        known = (MUTATING_CONFIGURATIONS, VALIDATING_CONFIGURATIONS, *policies, SECRETS)
         resource = {found.plural: found for found in known}[plural]
         await self._ignore_gone(self._kube.delete(resource, name, self._settings.namespace if resource is SECRETS else ""))
 

@@ -11,6 +11,7 @@ from slinky.bridge.adoption import Found, found_in, whole
 from slinky.bridge.key_policy import POLICIES, POLICY_BINDINGS, is_own_policy, policy_name
 from slinky.bridge.leaving.plan import Look
 from slinky.bridge.leaving.steps import Left, RemoveObject
+from slinky.bridge.pod_policy import POD_POLICIES, POD_POLICY_BINDINGS, is_own_pod_policy, pod_policy_name
 from slinky.bridge.settings import Settings
 from slinky.bridge.shadow import shadow_cluster_name
 from slinky.bridge.webhook_configuration import SUFFIX
@@ -93,12 +94,14 @@ class Looker:
                 foreign.append(Left(resource.plural, name, f"has webhooks that are not the bridge's: {', '.join(others)}"))
             else:
                 ours.append(RemoveObject(resource.plural, name))  # type: ignore[arg-type]
-        policy = policy_name(name)
-        for resource in (POLICY_BINDINGS, POLICIES):
+        keys, pods = policy_name(name), pod_policy_name(name)
+        policies = [(each, keys, is_own_policy) for each in (POLICY_BINDINGS, POLICIES)]
+        policies += [(each, pods, is_own_pod_policy) for each in (POD_POLICY_BINDINGS, POD_POLICIES)]
+        for resource, policy, is_own in policies:
             found = await self._get(resource, policy)
             if found is None:
                 continue
-            if is_own_policy(found, policy):
+            if is_own(found, policy):
                 ours.append(RemoveObject(resource.plural, policy))  # type: ignore[arg-type]
             else:
                 foreign.append(Left(resource.plural, policy, "has the name of the bridge's own, but is another one"))

@@ -27,9 +27,11 @@ __all__ = [
 
 
 class RemoveObject(msgspec.Struct, frozen=True):
-    """A webhook configuration, the policy that keeps the bridge's keys, or the Secret of the webhook."""
+    """A webhook configuration, a policy of the bridge, or the Secret of the webhook."""
 
     plural: Literal[
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
         "mutatingwebhookconfigurations",
         "validatingwebhookconfigurations",
         "validatingadmissionpolicies",
