@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.annotations import AnnotationError, in_short, old_names, read_settings
-from slinky.bridge.eligibility.node_labels import MOST_RULES
+from slinky.bridge.eligibility.bounds import MOST_CONTAINERS, spec_problems
 from slinky.bridge.gang_admission import gang_problems, size_problems
 from slinky.bridge.gres_needs import too_few
 from slinky.bridge.jobsets import JOBSET_NAME
@@ -21,6 +21,7 @@ from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.settings import Settings
 from slinky.bridge.workload import COSCHEDULING_LABEL
 from slinky.kube import Pod
+from slinky.kube.objects import PodSpec
 from slinky.kube.quantities import QuantityError
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
 DEFAULT_SCHEDULER = "default-scheduler"
 GRES = f"{SETTINGS}gres"
 MOST_LISTED = 10
+MOST_VARIABLES = 2_000  # of all containers of a pod
+PLACING = ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints")
 MOST_NAME = 253  # as long as a name can be; the API server checks names after the webhook has seen them
 MIRROR = "kubernetes.io/config.mirror"
 DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"  # a resource name that asks for devices of a DeviceClass
@@ -112,6 +115,8 @@ def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_b
     """A pod that is being created. Where no `grant` is given, it is that of a namespace without labels."""
     if not is_ours(pod, settings, managed=managed):
         return LEFT_ALONE
+    if large := _too_large(pod):
+        return Verdict(refusal=in_short(large))
     grant = grant or Policy(settings).grant(pod.get("metadata", {}).get("namespace") or "", {})
     annotations = _annotations(pod)
     problems = [
@@ -244,6 +249,8 @@ def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant) ->
     _, limit = _word(spec)
     said_by_root = {key: text for key, text in _annotations(root).items() if key.startswith(SETTINGS)}
     ours = [each for each in _templates(spec) if is_ours(each[1], settings, managed=True)]
+    if large := [problem for place, template, _ in ours for problem in _too_large(template, f"{place}: ")]:
+        return large
     own = _problems(said_by_root, grant, time_limit=limit, whole=not ours)
     found, known = list(own), set(own)
     judged: dict[bytes, list[str]] = {}  # by template: the replicated jobs of a JobSet are often alike
@@ -292,10 +299,38 @@ def _owned_keys(pod: Mapping[str, Any]) -> list[str]:
     return [f"{kind} {key} is written by the bridge when Slurm has placed the pod: remove it" for kind, key in found]
 
 
-def _required_terms(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    found = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
-    return [term for term in found if isinstance(term, Mapping)]
+def _too_large(pod: Mapping[str, Any], place: str = "") -> list[str]:
+    """A pod of which a patch would be too large: each container gets up to twenty variables, beside its own."""
+    containers = _containers(pod.get("spec") or {})
+    if len(containers) > MOST_CONTAINERS:
+        count = f"{len(containers):,} containers and init containers"
+        return [f"{place}spec has {count}, and at most {MOST_CONTAINERS} are supported: make several pods of it"]
+    variables = sum(len(container.get("env") or ()) for container in containers)
+    if variables > MOST_VARIABLES:
+        why = f"at most {MOST_VARIABLES:,} are supported: use envFrom with a ConfigMap"
+        return [f"{place}env of the containers has {variables:,} variables in all, and {why}"]
+    return []
+
+
+def _too_much(spec: Mapping[str, Any]) -> list[str]:
+    """Longer lists than the scheduler judges: see `bounds`."""
+    said: dict[str, Any] = {field: spec[field] for field in PLACING if spec.get(field)}
+    said["volumes"] = ({},) * len(spec.get("volumes") or ())
+    for kind in ("containers", "initContainers"):
+        said[kind] = [{"ports": each.get("ports") or (), "resources": _names_of(each)} for each in spec.get(kind) or ()]
+    try:
+        return spec_problems(msgspec.convert(said, PodSpec))
+    except msgspec.ValidationError:
+        return []  # the API server says so itself
+
+
+def _names_of(container: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The resources that it requests; how much does not matter."""
+    return {"requests": dict.fromkeys((container.get("resources") or {}).get("requests") or (), "")}
+
+
+def _containers(spec: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
 
 
 def _not_yet(pod: Mapping[str, Any]) -> list[str]:
@@ -310,16 +345,10 @@ def _not_yet(pod: Mapping[str, Any]) -> list[str]:
         found.append(
             "spec.resourceClaims: devices by claim are not supported; ask for GPUs as a resource (nvidia.com/gpu) or with the gres annotation"
         )
-    terms = _required_terms(spec)
-    if (
-        len(terms) > MOST_RULES
-        or sum(len(term.get(kind) or ()) for term in terms for kind in ("matchExpressions", "matchFields")) > MOST_RULES
-    ):
-        found.append(f"spec.affinity.nodeAffinity: at most {MOST_RULES} terms and expressions are supported; label the nodes instead")
+    found += _too_much(spec)
     devices = {
         name
-        for kind in ("initContainers", "containers")
-        for container in spec.get(kind) or ()
+        for container in _containers(spec)
         for name in ((container.get("resources") or {}).get("requests") or {})
         if name.startswith(DEVICE_CLASS)
     }
@@ -361,8 +390,7 @@ def needs_task_environment(pod: Mapping[str, Any]) -> bool:
     controller = next((owner for owner in meta.get("ownerReferences") or () if owner.get("controller")), None)
     if controller is not None and controller.get("kind") not in SERVICE_CONTROLLERS:
         return True
-    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    return any(VARIABLES in text for container in containers for text in _texts(container))
+    return any(VARIABLES in text for container in _containers(spec) for text in _texts(container))
 
 
 def _texts(container: Mapping[str, Any]) -> Iterator[str]:
