@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from slinky.bridge.annotations import AnnotationError, in_short, old_names, read_settings
+from slinky.bridge.annotations import AnnotationError, Hints, in_short, old_names, read_settings
 from slinky.bridge.eligibility.bounds import MOST_CONTAINERS, spec_problems
 from slinky.bridge.gang_admission import gang_problems, size_problems
 from slinky.bridge.gres_needs import too_few
@@ -39,6 +39,7 @@ __all__ = [
 DEFAULT_SCHEDULER = "default-scheduler"
 GRES = f"{SETTINGS}gres"
 MOST_LISTED = 10
+MOST_PROBLEMS = 50  # of one object; ten are told
 MOST_VARIABLES = 2_000  # of all containers of a pod
 PLACING = ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints")
 MOST_NAME = 253  # as long as a name can be; the API server checks names after the webhook has seen them
@@ -138,9 +139,12 @@ def admit_root(root: Mapping[str, Any], settings: Settings, before: Mapping[str,
     `before` is what it was, where it is changed: what was wrong already is not refused again, or its controllers could not touch it any more.
     """
     grant = grant or Policy(settings).grant(root.get("metadata", {}).get("namespace") or "", {})
-    known = set(_root_problems(before, settings, grant)) if before else set()
-    if news := [problem for problem in _root_problems(root, settings, grant) if problem not in known]:
-        return Verdict(refusal=in_short(news))
+    hints = Hints()  # one for both, so that the same mistake is told in the same words
+    known = _root_problems(before, settings, grant, hints) if before else []
+    if len(known) < MOST_PROBLEMS:  # else not all are known; the pods are judged too
+        already = frozenset(known)
+        if news := [problem for problem in _root_problems(root, settings, grant, hints) if problem not in already]:
+            return Verdict(refusal=in_short(news))
     told = set(old_names(_annotations(before))) if before else set()
     warnings = [warning for warning in old_names(_annotations(root)) if warning not in told]
     if before and (others := _changed("annotation", before, root, frozenset(), SETTINGS)):
@@ -171,7 +175,10 @@ def _other_settings(old: Mapping[str, Any], new: Mapping[str, Any], grant: Grant
     if not others:
         return LEFT_ALONE
     whole = not _is_made(new)
-    known, found = ([*_problems(said, grant, whole=whole), *_too_few(new, said, grant)] for said in map(_annotations, (old, new)))
+    hints = Hints()
+    known, found = (
+        [*_problems(said, grant, whole=whole, hints=hints), *_too_few(new, said, grant)] for said in map(_annotations, (old, new))
+    )
     if news := [problem for problem in found if problem not in known]:
         return Verdict(refusal=in_short(news))
     job_id = (new.get("metadata", {}).get("labels") or {}).get(JOB_ID)
@@ -199,11 +206,17 @@ def _annotations(document: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _problems(
-    annotations: Mapping[str, str], grant: Grant, priority_class: str = "", time_limit: int | None = None, *, whole: bool = True
+    annotations: Mapping[str, str],
+    grant: Grant,
+    priority_class: str = "",
+    time_limit: int | None = None,
+    *,
+    whole: bool = True,
+    hints: Hints | None = None,
 ) -> list[str]:
     """`whole`: no other object says more about the same job."""
     try:
-        said = read_settings(annotations)
+        said = read_settings(annotations, hints)
         return [*grant.refusals(said, priority_class, time_limit), *(grant.groupless(said) if whole else ())]
     except AnnotationError as error:
         return error.problems
@@ -243,32 +256,34 @@ def _word(spec: Mapping[str, Any]) -> tuple[str, int | None]:
     return spec.get("priorityClassName") or "", -(-seconds // 60) if isinstance(seconds, int) else None
 
 
-def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant) -> list[str]:
-    """Its own, and those of its templates, each with the template's place. The root's annotations go before a template's class and deadline."""
+def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant, hints: Hints) -> list[str]:
+    """Its own, and those of its templates, each with the template's place: not many more than `MOST_PROBLEMS`. The root's annotations go before a template's class and deadline."""
     spec = root.get("spec") or {}
     _, limit = _word(spec)
     said_by_root = {key: text for key, text in _annotations(root).items() if key.startswith(SETTINGS)}
     ours = [each for each in _templates(spec) if is_ours(each[1], settings, managed=True)]
-    if large := [problem for place, template, _ in ours for problem in _too_large(template, f"{place}: ")]:
-        return large
-    own = _problems(said_by_root, grant, time_limit=limit, whole=not ours)
+    own = _problems(said_by_root, grant, time_limit=limit, whole=not ours, hints=hints)
     found, known = list(own), set(own)
     judged: dict[bytes, list[str]] = {}  # by template: the replicated jobs of a JobSet are often alike
     for place, template, more in ours:
+        if len(found) >= MOST_PROBLEMS:
+            return found
         alike = msgspec.json.encode((template, more))
         if alike not in judged:
-            judged[alike] = _template_problems(template, {**said_by_root, **more, **_annotations(template)}, grant, limit)
+            if large := _too_large(template, f"{place}: "):
+                return [*found, *large]
+            judged[alike] = _template_problems(template, {**said_by_root, **more, **_annotations(template)}, grant, limit, hints)
         found += [f"{place}: {problem}" for problem in judged[alike] if problem not in known]
     sizes = size_problems(root, settings.gangs.max_pods) if ours or not _has_templates(spec) else []
     return [*found, *sizes, *gang_problems(root, settings.nodes.feature_labels)]
 
 
-def _template_problems(template: Mapping[str, Any], said: Mapping[str, str], grant: Grant, limit: int | None) -> list[str]:
+def _template_problems(template: Mapping[str, Any], said: Mapping[str, str], grant: Grant, limit: int | None, hints: Hints) -> list[str]:
     name, deadline = _word(template.get("spec") or {})
     return [
         *_owned_keys(template),
         *_not_yet(template),
-        *_problems(said, grant, name, deadline or limit),
+        *_problems(said, grant, name, deadline or limit, hints=hints),
         *grant.too_long(_grace(template)),
         *_too_few(template, said, grant),
     ]

@@ -42,7 +42,13 @@ MOST_VOLUMES = 256
 
 def spec_problems(spec: PodSpec) -> list[str]:
     """What the pod has too much of, one sentence a field."""
-    return [*_about_nodes(spec), *_about_pods(spec), *_about_content(spec)]
+    found: list[str] = []
+    if spec.affinity is not None or spec.node_selector or spec.tolerations:
+        found += _about_nodes(spec)
+    if spec.affinity is not None or spec.topology_spread_constraints:
+        found += _about_pods(spec)
+    found += _about_content(spec)
+    return found
 
 
 def _about_nodes(spec: PodSpec) -> Iterator[str]:
@@ -84,10 +90,13 @@ def _about_content(spec: PodSpec) -> Iterator[str]:
     containers = (*spec.init_containers, *spec.containers)
     if len(containers) > MOST_CONTAINERS:
         yield _too_many("spec.containers and initContainers", len(containers), "containers", MOST_CONTAINERS)
-    ports = sum(map(_host_ports, containers))
+    ports, names = 0, set[str]()
+    for container in containers:  # without calls: asked of each pod that waits
+        if container.ports:
+            ports += _host_ports(container)
+        names.update(container.resources.requests)
     if ports > MOST_HOST_PORTS:
         yield _too_many("hostPort of the containers' ports", ports, "host ports", MOST_HOST_PORTS)
-    names = {name for each in containers for name in each.resources.requests}
     if len(names) > MOST_RESOURCES:
         yield _too_many("resources.requests of the containers", len(names), "different resources", MOST_RESOURCES)
     if len(spec.volumes) > MOST_VOLUMES:
@@ -107,7 +116,7 @@ def _values(place: str, said: Iterable[SelectorRequirement]) -> Iterator[str]:
 
 
 def _host_ports(container: Container) -> int:
-    return sum(port.host_port > 0 for port in container.ports) if container.ports else 0
+    return sum(port.host_port > 0 for port in container.ports)
 
 
 def _selectors(term: PodAffinityTerm) -> Sequence[LabelSelector | None]:
