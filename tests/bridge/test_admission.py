@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from slinky.bridge.admission import ALIASES, LEFT_ALONE, TASK_ENVIRONMENT, admit_change, admit_pod, admit_root
-from slinky.bridge.eligibility.node_labels import MOST_RULES
+from slinky.bridge.eligibility.bounds import MOST_RULES
 from slinky.bridge.keys import FINALIZER, JOB_ID, SETTINGS, SLURM_NODE
 from slinky.bridge.settings import Settings
 

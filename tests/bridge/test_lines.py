@@ -201,6 +201,14 @@ def test_a_scope_is_what_slurm_counts_by() -> None:
     assert scope_of("ns", said) == SCOPE
 
 
+@given(st.lists(st.sampled_from(["bridge", "gpu", "long"]), min_size=1, max_size=9))
+def test_no_way_to_write_the_same_partitions_opens_another_line(written: list[str]) -> None:
+    """`gpu`, `gpu,gpu` and so on were places in the queue of their own, each with a probe."""
+    scope = scope_of("ns", JobSettings(partition=",".join(written)))
+    assert scope == scope_of("ns", JobSettings(partition=",".join(sorted(set(written)))))
+    assert scope.partition.count(",") == len(set(written)) - 1
+
+
 # Pods in flight
 
 

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from slinky.kube.objects import Condition, Job, JobSpec, KubeObject, Meta, Pod, Record
+from slinky.kube.objects import Condition, Job, JobSpec, KubeObject, Pod, Record
+from slinky.kube.objects.cluster import TemplateMeta
 
 __all__ = [
     "EXCLUSIVE",
@@ -55,7 +56,7 @@ class DependsOn(Record, frozen=True):
 
 
 class JobTemplate(Record, frozen=True):
-    metadata: Meta = Meta()
+    metadata: TemplateMeta = TemplateMeta()
     spec: JobSpec = JobSpec()
 
 

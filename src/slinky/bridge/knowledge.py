@@ -7,7 +7,9 @@ anybody but for a job that is new, suspect or over.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from slinky.bridge.annotations import UNREADABLE, AnnotationError
+from slinky.bridge.annotations import UNREADABLE, AnnotationError, in_short
+from slinky.bridge.directions import one_of_each
+from slinky.bridge.eligibility.bounds import spec_problems
 from slinky.bridge.executor import Executor
 from slinky.bridge.hetjobs import components_for
 from slinky.bridge.jobs import Jobs
@@ -32,19 +34,24 @@ Groups = Callable[[WorkloadKey], PodGroup | None]
 Hold = Callable[[WorkloadKey, Sequence[Pod]], str]
 
 
-class TooManyPodsError(ValueError):
-    """A gang has more pods than one may have."""
+class TooLargeError(ValueError):
+    """A gang has more pods than one may have, or a pod's spec has longer lists than one may have."""
 
 
 def _check(workload: Workload, most: int) -> None:
-    """Before anything is made that is as long as the gang is large. Raises TooManyPodsError, or QuantityError for pods that are to be made from a malformed template."""
+    """Before anything is made that is as long as the gang is large, and before a pod is judged for each node. Raises TooLargeError, or QuantityError for pods that are to be made from a malformed template."""
     count = max(workload.size, workload.count)
     if workload.is_gang and count > most:
-        raise TooManyPodsError(
+        raise TooLargeError(
             f"{workload.key} is a gang of {count:,} pods, and one may have {most:,} (gangs.maxPods): make it smaller, or several of it"
         )
-    if workload.coming is not None:
-        needs_of(workload.coming.pod)
+    coming = (workload.coming.pod,) if workload.coming is not None else ()
+    waits = coming or any(not pod.spec.node_name for pod in workload.pods)  # one that runs is not judged again
+    for pod in one_of_each((*workload.pods, *coming)) if waits else ():
+        if problems := spec_problems(pod.spec):
+            raise TooLargeError(f"pod {pod.key}: {in_short(problems)}")
+    for pod in coming:
+        needs_of(pod)
 
 
 class Knowledge:
@@ -133,7 +140,7 @@ class Knowledge:
             workload = workload_of(key, pods, self._groups(named) if named else None, job, in_rank_order=True)
             if workload is not None:
                 _check(workload, self._max_pods)
-        except (AnnotationError, QuantityError, TooManyPodsError) as error:
+        except (AnnotationError, QuantityError, TooLargeError) as error:
             self._submitter.park(key, known, pods, str(error), said=UNREADABLE)
             return None
         if workload is not None and known.parked_for is not None and workload.settings != known.parked_for:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slinky.bridge.eligibility.indexes import narrowest
-from slinky.bridge.eligibility.ports import HostPort, clash, host_ports
+from slinky.bridge.eligibility.ports import PortsInUse, host_ports
 from slinky.bridge.eligibility.selectors import Requirement, Selector, SelectorError
 from slinky.bridge.eligibility.spread import constraints_of
 from slinky.bridge.eligibility.terms import Term, affinity_terms, anti_affinity_terms, with_label_keys
@@ -189,12 +189,10 @@ def _spread(members: _Members) -> set[str]:
 
 
 def _ports_clash(pods: Sequence[Pod]) -> bool:
-    taken: dict[tuple[str, int], set[HostPort]] = {}
+    taken = PortsInUse()
     for pod in pods:
-        wanted = set(host_ports(pod))
-        for port in wanted:
-            if any(clash(port, other) for other in taken.get((port.protocol, port.port), ())):
+        if wanted := host_ports(pod):
+            if taken.taken("", wanted):
                 return True
-        for port in wanted:
-            taken.setdefault((port.protocol, port.port), set()).add(port)
+            taken.add("", wanted, pod.metadata.name)
     return False

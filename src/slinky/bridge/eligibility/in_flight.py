@@ -14,7 +14,7 @@ from slinky.bridge.eligibility.ports import PortsInUse, host_ports
 from slinky.bridge.eligibility.residents import LabelOf, Resident, Residents, Tally
 from slinky.bridge.eligibility.selectors import SelectorError
 from slinky.bridge.eligibility.spread import Constraint, constraints_of
-from slinky.bridge.eligibility.terms import Clause, Query, Term, affinity_terms, anti_affinity_terms
+from slinky.bridge.eligibility.terms import Clause, Query, Term, affinity_terms, anti_affinity_terms, forbidden_terms
 from slinky.kube.objects import Pod
 
 __all__ = ["InFlight", "interacts", "interference", "pinned_to"]
@@ -41,7 +41,7 @@ class InFlight:
         """`node`: the only one that it asks for, if there is one. `uid` is for `remove`."""
         self.remove(uid)
         meta, ports = pod.metadata, host_ports(pod)
-        self.pods.put(Resident(uid, node, meta.namespace, meta.labels, False, ports, _forbids(pod), meta.name))
+        self.pods.put(Resident(uid, node, meta.namespace, meta.labels, False, ports, forbidden_terms(pod), meta.name))
         for each in (node, EVERYWHERE):
             self.ports.add(each, ports, str(meta.key))
 
@@ -147,10 +147,3 @@ def _may_tip(constraint: Constraint, numbers: Mapping[str, int], itself: int, co
     """Whether a domain that would take the pod now would not, if all that are coming went there."""
     least = 0 if len(numbers) < constraint.least_domains else min(numbers.values(), default=0)
     return any(there + itself - least <= constraint.most < there + itself + coming - least for there in numbers.values())
-
-
-def _forbids(pod: Pod) -> tuple[Term, ...]:
-    try:
-        return anti_affinity_terms(pod)
-    except SelectorError:
-        return ()

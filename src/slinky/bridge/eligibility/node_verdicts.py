@@ -98,7 +98,8 @@ class NodeVerdicts:
         self.changes += 1
         self.judged += len(self._answers)
         for answer in self._answers.values():
-            before = answer.refused.pop(change.key.name, None)
+            before = answer.refused.get(change.key.name)
+            answer.forget(change.key.name)
             if new is not None:
                 answer.note(new)
             if answer.refused.get(change.key.name) != before:
@@ -112,12 +113,18 @@ def _said(node: Node) -> object:
 
 
 class NodeAnswer:
-    """One shape's nodes."""
+    """One shape's nodes.
 
-    __slots__ = ("_comparing", "_features", "_rules", "_tolerations", "refused", "version")
+    *Invariants:* `nodeSelector` is not repeated in each term of the node affinity, so that a node costs their sum and
+    not their product. Whether a node follows both is worked out once, however many spread constraints ask.
+    """
+
+    __slots__ = ("_affinity", "_comparing", "_features", "_follows", "_selector", "_tolerations", "refused", "version")
 
     def __init__(self, shape: Shape, comparing: bool) -> None:
-        self._rules: Rules | None = rules_of(dict(shape.selector), shape.required)
+        self._selector: Rules | None = rules_of(dict(shape.selector), None)
+        self._affinity: Rules | None = rules_of({}, shape.required)
+        self._follows: dict[str, bool] = {}  # of nodes that a spread constraint asked about
         self._tolerations = shape.tolerations
         self._features = shape.features
         self._comparing = comparing
@@ -127,7 +134,8 @@ class NodeAnswer:
     def judge(self, node: Node) -> str:
         return (
             taint_refusal(self._tolerations, node, comparing=self._comparing)
-            or label_refusal(node, self._rules)
+            or label_refusal(node, self._selector)
+            or label_refusal(node, self._affinity)
             or feature_refusal(self._features, node)
         )
 
@@ -135,7 +143,19 @@ class NodeAnswer:
         if refusal := self.judge(node):
             self.refused[node.metadata.name] = refusal
 
+    def forget(self, name: str) -> None:
+        """The node has changed, or is gone."""
+        self.refused.pop(name, None)
+        self._follows.pop(name, None)
+
+    def _is_followed_by(self, node: Node) -> bool:
+        name = node.metadata.name
+        found = self._follows.get(name)
+        if found is None:
+            found = self._follows[name] = follows(node, self._selector) and follows(node, self._affinity)
+        return found
+
     def counts(self, node: Node, constraint: Constraint) -> bool:
-        if constraint.by_affinity and not follows(node, self._rules):
+        if constraint.by_affinity and not self._is_followed_by(node):
             return False
         return not constraint.by_taints or untolerated(taints_of(node), self._tolerations, comparing=self._comparing) is None

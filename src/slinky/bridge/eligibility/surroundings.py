@@ -18,7 +18,7 @@ from slinky.bridge.eligibility.ports import PortsInUse, host_ports, port_refusal
 from slinky.bridge.eligibility.residents import Resident, Residents
 from slinky.bridge.eligibility.selectors import SelectorError
 from slinky.bridge.eligibility.spread import Constraint, constraints_of, numbers_of, spread_judge
-from slinky.bridge.eligibility.terms import Reach, Term, affinity_terms, anti_affinity_terms, reach_of
+from slinky.bridge.eligibility.terms import Reach, Term, affinity_terms, anti_affinity_terms, forbidden_terms, reach_of
 from slinky.bridge.pacing import Pace
 from slinky.kube import Cache, Change, Key, Namespace, Node, Pod
 
@@ -377,7 +377,7 @@ class Surroundings:
         known = self._residents.get(uid)
         if known and (known.node, known.terminating, known.labels) == (node, terminating, pod.metadata.labels):
             return
-        ports, forbids = (known.ports, known.forbids) if known else (host_ports(pod), _forbids(pod))
+        ports, forbids = (known.ports, known.forbids) if known else (host_ports(pod), forbidden_terms(pod))
         self._leave(uid)
         self._enter(Resident(uid, node, pod.metadata.namespace, pod.metadata.labels, terminating, ports, forbids, pod.metadata.name))
 
@@ -389,11 +389,3 @@ class Surroundings:
         resident = self._residents.remove(uid)
         if resident:
             self._ports.remove(resident.node, resident.ports, f"{resident.namespace}/{resident.name}")
-
-
-def _forbids(pod: Pod) -> tuple[Term, ...]:
-    """kube-scheduler heeds no anti-affinity that it cannot read of a pod that is there."""
-    try:
-        return anti_affinity_terms(pod)
-    except SelectorError:
-        return ()
