@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.annotations import JobSettings
-from slinky.bridge.directions import Asked, Avoided
+from slinky.bridge.directions import Asked, Avoided, Basis, Directed
 from slinky.bridge.ends import Ending
 from slinky.bridge.lines import Scope
 from slinky.bridge.placement import Slot
@@ -142,6 +142,8 @@ class Known(msgspec.Struct, gc=False):
     written: Written = msgspec.field(default_factory=Written)
     where: list[Whereabouts] | None = None  # what its job was told about where it may go, each of a hetjob's
     asked: Asked | None = None  # by which that is judged again; None where it takes the whole workload
+    basis: Basis | None = None  # all that `where` rests on; None where that takes a look
+    names_version: int = -1  # of Slurm's nodes, when it was looked which of those that it leaves out Slurm knows
     said: JobSettings | None = None  # what its annotations say, as they were last read
     depends_on_pods: bool = False  # where it may go depends on the pods that are there
     avoided: dict[str, Avoided] = {}  # nodes, by Slurm's names, that did not work out
@@ -198,9 +200,9 @@ class Known(msgspec.Struct, gc=False):
         self.remembered = {failure.rank: Outcome(failure.uid, failure.exit_code) for failure in submission.failures}
         self.outcomes = dict(self.remembered)
 
-    def was_directed(self, where: list[Whereabouts], asked: Asked | None) -> None:
+    def was_directed(self, directed: Directed) -> None:
         """What it was told about where it may go, or that there is no such place; and what that rests on."""
-        self.where, self.asked = where, asked
+        self.where, self.asked, self.basis = directed.where, directed.asked, directed.basis
 
     def is_for(self, uids: Iterable[str]) -> None:
         """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""

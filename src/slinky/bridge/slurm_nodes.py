@@ -52,6 +52,7 @@ class SlurmNodes:
         self._told = True
         self._outdated = False
         self.version = 0  # another when nodes are
+        self.names_version = 0  # another when some came or went
         self.on_room: Callable[[], None] = lambda: None
         self.on_resumed: Callable[[], None] = lambda: None
         self._unused: set[str] = set()
@@ -167,6 +168,7 @@ class SlurmNodes:
         before = self._rooms.pop(name, None)
         if node is not None:
             self._rooms[name] = self._shared(room_of(node))
+        self.names_version += (before is None) != (node is None)
         if self._rooms.get(name) != before:
             self._judged.clear()
             self._partitions = None
