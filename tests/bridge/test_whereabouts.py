@@ -94,7 +94,10 @@ def test_without_a_map_all_that_are_refused_are_named() -> None:
 
 
 def test_a_gang_is_kept_from_what_one_of_its_pods_is_refused() -> None:
-    assert where([a_pod(), a_pod()], [{"a1": "port 80 is taken"}, {"b1": "is tainted"}], usable_of(ROOMS, "bridge")).excluded == ("a1", "b1")
+    assert where([a_pod(), a_pod()], [{"a1": "port 80 is taken"}, {"b1": "is tainted"}], usable_of(ROOMS, "bridge")).excluded == (
+        "a1",
+        "b1",
+    )
 
 
 def test_a_users_own_constraint_stays() -> None:

@@ -23,7 +23,7 @@ from slinky.bridge.pacing import Pace
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.strangers import asks_for_devices, strangers, with_devices_of_two
 from slinky.bridge.task import per_task
-from slinky.bridge.whereabouts import Size, Usable, Whereabouts, size_of, usable_of, where
+from slinky.bridge.whereabouts import Size, Usable, Whereabouts, finding, size_of, usable_of
 from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.slurm import Infinite, JobDescription, compress, expand
@@ -280,9 +280,7 @@ class Directions:
         """Whether where they may go depends on the pods that are there now."""
         return any(depends_on_pods(pod) or self._judgement.opinion(pod).is_fleeting for pod in one_of_each([*pods]))
 
-    async def _of(
-        self, asked: Asked, pods: Sequence[Pod], avoided: Mapping[str, Avoided], before: Basis | None = None
-    ) -> Direction | None:
+    async def _of(self, asked: Asked, pods: Sequence[Pod], avoided: Mapping[str, Avoided], before: Basis | None = None) -> Direction | None:
         kinds = one_of_each(pods)
         rooms = await self._slurm_nodes.rooms_of(asked.partition)
         recent = self._still_avoided(avoided) if avoided else {}
@@ -302,7 +300,9 @@ class Directions:
             found = self._recall(basis)
         if found is None:
             self.judged += 1
-            found = self._judge(asked, kinds, opinions, recent, rooms)
+            found = await self._judge(asked, kinds, opinions, recent, rooms)
+            if versions != self._node_versions:  # Slurm's nodes have changed meanwhile
+                return Direction(found, basis)
             if found.nowhere:
                 self._remember(basis.key, NOWHERE)
         if found.nowhere:
@@ -354,13 +354,13 @@ class Directions:
             found = self._usable[partition] = usable_of(rooms, partition)
         return found
 
-    def _judge(
+    async def _judge(
         self, asked: Asked, pods: Sequence[Pod], opinions: Iterable[Opinion], avoided: Mapping[str, str], rooms: Mapping[str, NodeRoom]
     ) -> Whereabouts:
         refusals = [source for opinion in opinions for source in opinion.sources]
         if self._names is not None:
             refusals = [*map(self._names.all_in_slurm, refusals), *self._left_out(self._names, asked, rooms)]
-        found = where(
+        steps = finding(
             pods,
             refusals,
             self._usable_of(asked.partition, rooms),
@@ -370,6 +370,14 @@ class Directions:
             holding=self._holding_of(asked),
             avoided=avoided,
         )
+        pace = Pace()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: Whereabouts = end.value
+                break
+            await pace.step()
         if not found.nowhere and (asked.apart or asked.together):
             found = msgspec.structs.replace(found, apart=asked.apart, together=asked.together)
         return self._shared(found)

@@ -22,7 +22,7 @@ __all__ = ["Answers", "Ledger"]
 
 NOTHING = Fraction(0)
 MOST_SHAPES = 4096
-MOST_ANSWERS = 8192  # shapes of pods for which the nodes that refuse them are remembered
+MOST_ANSWERS = 16_384  # shapes of pods for which the nodes that refuse them are remembered
 NONE_AT_ALL = (0, 0)
 Amounts = dict[str, Fraction]
 Shape = tuple[tuple[str, Fraction], ...]

@@ -6,7 +6,7 @@ must stay true: a node that Kubernetes refuses to one of the pods is kept out, b
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -24,6 +24,7 @@ __all__ = [
     "Whereabouts",
     "change_between",
     "change_of",
+    "finding",
     "noted",
     "put_on",
     "put_on_all",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 MOST_REASONS = 3
+AT_ONCE = 250  # nodes of which it is said why they are refused
 Size = tuple[int, int, tuple[tuple[str, int], ...]]  # CPUs, memory, GRES
 
 
@@ -92,6 +94,27 @@ def where(
     """`refusals` are those of each pod, by node; `avoided` nodes that did not work out, which are always named; `said` the
     user's own constraint; `one_of` the label by which all nodes must be of one kind. `holding`: the sizes of nodes that hold
     a task by Slurm's own count; a node of another size is not named, as Slurm does not use it."""
+    steps = finding(pods, refusals, usable, said=said, mapped=mapped, one_of=one_of, holding=holding, avoided=avoided)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        found: Whereabouts = end.value
+        return found
+
+
+def finding(
+    pods: Sequence[Pod],
+    refusals: Iterable[Mapping[str, str]],
+    usable: Usable,
+    *,
+    said: str = "",
+    mapped: Mapping[str, str] | None = None,
+    one_of: str = "",
+    holding: Collection[Size] | None = None,
+    avoided: Mapping[str, str] | None = None,
+) -> Generator[None, None, Whereabouts]:
+    """The same in steps: why none of thousands of nodes will do takes long to say."""
     nodes = usable.rooms
     refused: dict[str, Mapping[str, str]] = {}  # with where the reason is found: few are ever read
     for found in (avoided or {}, *refusals):  # what is judged now has the last word
@@ -107,7 +130,7 @@ def where(
     if any(nodes[name].has_slurmd and name not in refused for name in kept_out):
         constraint, kept_out = ANYWHERE, set()  # its features are the site's, not ours: it has the labels, and Slurm is not told so
     if nodes and len(kept_out | refused.keys()) == len(nodes):
-        return Whereabouts(nowhere=_in_words(usable.partition, nodes, refused))
+        return Whereabouts(nowhere=(yield from _in_words(usable.partition, nodes, refused)))
     own = _joinable(said)
     if same and own is None:
         return Whereabouts(
@@ -121,9 +144,7 @@ def _to_be_named(refused: Collection[str], usable: Usable, holding: Collection[S
     """One that departs takes no jobs, and could not go while a job names it."""
     named = {kind for kind, (_, size) in usable.kinds.items() if holding is None or size in holding}
     rooms = usable.rooms.items()
-    return Excluded(
-        name for name, room in rooms if name in refused and (id(room) in named or name in avoided) and not room.departing
-    )
+    return Excluded(name for name, room in rooms if name in refused and (id(room) in named or name in avoided) and not room.departing)
 
 
 def _joinable(said: str) -> str | None:
@@ -234,13 +255,19 @@ def _same(label: str, nodes: Mapping[str, NodeRoom], refused: Collection[str], m
     return f"[{'|'.join(sorted(values))}]" if values else ""
 
 
-def _in_words(partition: str, nodes: Mapping[str, NodeRoom], refused: Mapping[str, Mapping[str, str]]) -> str:
-    """What most nodes are refused for, by an example each."""
+def _in_words(partition: str, nodes: Mapping[str, NodeRoom], refused: Mapping[str, Mapping[str, str]]) -> Generator[None, None, str]:
+    """What most nodes are refused for, by an example each. Yields after some nodes; one that changes meanwhile may be told with what it says then."""
     examples: dict[str, str] = {}
     counts: Counter[str] = Counter()
-    for name in nodes:
+    for number, name in enumerate(nodes, 1):
+        if number % AT_ONCE == 0:
+            yield
         found = refused.get(name)
-        why = found[name] if found is not None else f"node {name} does not have the labels that are asked for"
+        why = (
+            found.get(name, f"node {name} was refused a moment ago")
+            if found is not None
+            else f"node {name} does not have the labels that are asked for"
+        )
         kind = why.replace(name, "…")
         examples.setdefault(kind, why)
         counts[kind] += 1

@@ -22,7 +22,7 @@ from slinky.kube.objects import NodeSelector, Toleration
 
 __all__ = ["NodeAnswer", "NodeVerdicts", "Shape", "name_refusal", "node_refusal", "shape_of"]
 
-MOST_SHAPES = 8192
+MOST_SHAPES = 16_384
 MOST_EVENTS = 256  # changes of nodes that are remembered: an answer that is older is worked out from all nodes' masks
 MOST_DOMAINS = 64
 
