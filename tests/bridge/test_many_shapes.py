@@ -15,14 +15,16 @@ from slinky.bridge.adoption import Found
 from slinky.bridge.directions import AVOIDED_SECONDS, Directions
 from slinky.bridge.judgement import KubernetesJudgement
 from slinky.bridge.keeping import SWEEP_SECONDS
-from slinky.bridge.memory import Known
+from slinky.bridge.memory import Known, Workloads
 from slinky.bridge.node_names import NodeNames
 from slinky.bridge.node_slots import Named, NodeSlots
+from slinky.bridge.slurm_nodes import FRESH_SECONDS
 from slinky.bridge.submission import submission_of
 from slinky.bridge.takeover import Takeover
 from slinky.bridge.translate import components, members
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
+from slinky.slurm import JobDescription
 from tests.bridge.counting import calls
 from tests.bridge.eligibility.things import World, a_node, spread
 from tests.bridge.eligibility.things import a_pod as waiting
@@ -325,3 +327,53 @@ def test_how_pods_were_spread_before_a_node_changed_is_forgotten() -> None:
     assert sum(len(tally._spreads) for tally in tallies) == 0
     world.judge.answer(pod)
     assert [len(tally._spreads) for tally in tallies] == [1]
+
+
+def test_the_parts_of_a_set_are_found_without_a_look_at_other_workloads() -> None:
+    own = [WorkloadKey("JobSet", "ns", f"train/{part}") for part in ("leader", "workers")]
+    costs = []
+    for others in (100, 10_000):
+        known = Workloads()
+        for number in range(others):
+            known.setdefault(WorkloadKey("Pod", "ns", f"p{number}"), Known())
+            known.setdefault(WorkloadKey("JobSet", "ns", f"other{number}/workers"), Known())
+        for key in own:
+            assert known.setdefault(key, first := Known()) is first
+            assert known.setdefault(key, Known()) is first
+        costs.append(calls(lambda known=known: known.parts(WorkloadKey("JobSet", "ns", "train"))))  # type: ignore[misc]
+        assert known.parts(WorkloadKey("JobSet", "ns", "train")) == own
+        known.forget(own[0])
+        assert known.parts(WorkloadKey("JobSet", "ns", "train")) == own[1:]
+        known.forget(own[1])
+        known.forget(own[1])
+        assert known.parts(WorkloadKey("JobSet", "ns", "train")) == []
+        assert own[1] not in known
+    assert costs[0] == costs[1]
+
+
+def at_once(work: Coroutine[Any, Any, object]) -> None:
+    """It waits for nothing."""
+    with pytest.raises(StopIteration):
+        work.send(None)
+
+
+def test_whether_a_hetjob_finds_enough_nodes_is_judged_once_for_equal_ones_until_nodes_change() -> None:
+    cluster = Cluster(1000)
+    [job] = components(cluster.workload(a_pod("p")), SITE)
+    jobs = [msgspec.structs.replace(job, tasks=number) for number in range(1, 9)]
+
+    async def judge(jobs: list[JobDescription]) -> str:
+        return await cluster.slurm_nodes.too_few(jobs)
+
+    async def story() -> None:
+        await cluster.slurm_nodes.refresh()
+        assert await judge(jobs) == ""
+        assert calls(lambda: at_once(judge(jobs))) < 200
+        for name in cluster.names[5:]:
+            del cluster.in_slurm[name]
+        await asyncio.sleep(2 * FRESH_SECONDS)
+        cluster.slurm_nodes.outdate()
+        await cluster.slurm_nodes.rooms_of("bridge")
+        assert "there are 5" in await judge(jobs)
+
+    run_in_virtual_time(story())

@@ -13,10 +13,11 @@ from slinky.bridge.placement import Slot
 from slinky.bridge.plan import Outcome, PodView
 from slinky.bridge.submission import Layout, Submission
 from slinky.bridge.whereabouts import Whereabouts
-from slinky.bridge.workload import Workload
+from slinky.bridge.workload import Workload, WorkloadKey
 
-__all__ = ["SETTLE_SECONDS", "Known", "Refusal", "Written"]
+__all__ = ["SETS", "SETTLE_SECONDS", "Known", "Refusal", "Workloads", "Written"]
 
+SETS = ("JobSet", "LeaderWorkerSet")
 SETTLE_SECONDS = 10.0  # how long a job must be unknown to an answering Slurm before it is settled what became of it
 
 
@@ -222,3 +223,34 @@ class Known(msgspec.Struct, gc=False):
             self.written.labels.pop(uid, None)
             self.written.seen.discard(uid)
         self.unwritten = set()
+
+
+class Workloads(dict[WorkloadKey, Known]):
+    """All that are known. Those of one set (a JobSet, say) are found without a look at all others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: dict[tuple[str, str, str], dict[WorkloadKey, None]] = {}
+
+    def parts(self, key: WorkloadKey) -> list[WorkloadKey]:
+        """Those that are of the set which the key names."""
+        return list(self._parts.get((key.kind, key.namespace, key.name), ()))
+
+    def __setitem__(self, key: WorkloadKey, known: Known) -> None:
+        if key.kind in SETS:
+            self._parts.setdefault((key.kind, key.namespace, key.object_name), {})[key] = None
+        super().__setitem__(key, known)
+
+    def setdefault(self, key: WorkloadKey, known: Known) -> Known:
+        found = self.get(key)
+        if found is None:
+            found = self[key] = known
+        return found
+
+    def forget(self, key: WorkloadKey) -> None:
+        """If it is known."""
+        if self.pop(key, None) is not None and key.kind in SETS:
+            own = (key.kind, key.namespace, key.object_name)
+            del self._parts[own][key]
+            if not self._parts[own]:
+                del self._parts[own]
