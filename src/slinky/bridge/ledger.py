@@ -24,7 +24,9 @@ NOTHING = Fraction(0)
 MOST_SHAPES = 4096
 MOST_ANSWERS = 16_384  # shapes of pods for which the nodes that refuse them are remembered
 NONE_AT_ALL = (0, 0)
+FEW_PLACES = 32  # nodes that are judged one by one
 Amounts = dict[str, Fraction]
+Free = dict[str, tuple[int, int]]  # what is left of each resource for one more pod, and what there is in all
 Shape = tuple[tuple[str, Fraction], ...]
 
 
@@ -71,7 +73,10 @@ class Ledger:
         self._answers: dict[Shape, Answers] = {}
         self._versions: dict[str, int] = {}  # by node
         self._changes = itertools.count(1)  # one count for all versions, so that no number comes again
-        self._free: dict[str, dict[str, tuple[int, int]]] = {}  # by node, until something changes there
+        self._free: dict[str, Free] = {}  # by node, until something changes there
+        self._alike: dict[object, tuple[int, Free | None]] = {}  # nodes that have the same left, as of the change `_grouped`
+        self._left: dict[int, object] = {}  # under which of those keys the node with a place is
+        self._grouped = 0
         self._slots = NodeSlots()
         self.judged = 0  # nodes times shapes, in all
         for caches, is_foreign in ((pods, False), (foreign, True)):
@@ -102,23 +107,38 @@ class Ledger:
         return answers
 
     def _judge(self, answers: Answers, wanted: dict[str, int]) -> None:
-        """The nodes that have changed since."""
+        """The nodes that have changed since; where these are many, nodes that have the same left are judged at once."""
         places = self._slots.since(answers.seen)
-        self.judged += len(places)
+        groups = self._groups() if len(places) > FEW_PLACES else [(1 << place, self._free_on(self._slots.name(place))) for place in places]
+        self.judged += len(groups)
         looked_at = refused = short = 0
-        for place in places:
-            bit = 1 << place
-            looked_at |= bit
-            free = self._free_on(self._slots.name(place))
+        for mask, free in groups:
+            looked_at |= mask
             if free is not None and any(amount > free.get(what, NONE_AT_ALL)[0] for what, amount in wanted.items()):
-                refused |= bit
+                refused |= mask
                 if all(amount <= free.get(what, NONE_AT_ALL)[1] for what, amount in wanted.items()):
-                    short |= bit
-        answers.refused = answers.refused & ~looked_at | refused
-        answers.short = answers.short & ~looked_at | short
+                    short |= mask
+        answers.refused = (answers.refused & ~looked_at | refused) & self._slots.everyone
+        answers.short = (answers.short & ~looked_at | short) & self._slots.everyone
         answers.seen, answers.epoch = self._slots.serial, self._slots.epoch
 
-    def _free_on(self, name: str) -> dict[str, tuple[int, int]] | None:
+    def _groups(self) -> list[tuple[int, Free | None]]:
+        """All nodes, those together that have the same left."""
+        for place in self._slots.since(self._grouped):
+            self.judged += 1
+            bit = 1 << place
+            if (left := self._left.pop(place, None)) is not None:
+                mask, free = self._alike.pop(left)
+                if mask := mask & ~bit:
+                    self._alike[left] = mask, free
+            if (now := self._free_on(self._slots.name(place))) is not None:
+                left = tuple(sorted(now.items()))
+                self._alike[left] = self._alike.get(left, (0, now))[0] | bit, now
+                self._left[place] = left
+        self._grouped = self._slots.serial
+        return list(self._alike.values())
+
+    def _free_on(self, name: str) -> Free | None:
         """None where there is no such node."""
         found = self._free.get(name)
         node = self._nodes.by_key(Key("", name)) if found is None else None
