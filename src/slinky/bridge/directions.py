@@ -156,10 +156,10 @@ class Basis(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """Where a job may go: while what it rests on holds, so does `where`."""
+    """Where a job may go: while what it rests on holds, so does `where`. Without a basis that takes another look."""
 
     where: Whereabouts
-    basis: Basis
+    basis: Basis | None
 
 
 class Directed(NamedTuple):
@@ -290,6 +290,9 @@ class Directions:
             self._forget(versions, rooms)
         chosen = frozenset(map(_chosen, kinds)) if self._labels else None
         nodes = frozenset(opinion.nodes for opinion in opinions)
+        if None in nodes:  # a pod's own opinion is like no other
+            self.judged += 1
+            return Direction(await self._judge(asked, kinds, opinions, recent, rooms), None)
         of_job = (asked.rest, self._holding_of(asked), asks_for_devices(asked))
         words = frozenset(opinion.words for opinion in opinions)
         basis = Basis(versions, (of_job, chosen, nodes, frozenset(recent.items())), words)

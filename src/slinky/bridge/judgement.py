@@ -17,7 +17,7 @@ class Opinion:
     """Which nodes refuse a pod. `sources`: node → reason; where two have one, the later counts. `is_fleeting`: some refuse it only for what other pods there are or take.
 
     *Invariants:* what it says is read at once, as it is live. Opinions with equal `nodes` refuse the same nodes; those with
-    equal `words` also for the same reasons. An opinion that was made without these is like no other.
+    equal `words` also for the same reasons. One without `nodes` is a pod's own, and like no other.
     """
 
     __slots__ = ("is_fleeting", "nodes", "sources", "words")
@@ -31,8 +31,8 @@ class Opinion:
     ) -> None:
         self.sources = sources
         self.is_fleeting = is_fleeting
-        self.nodes = nodes or self
-        self.words = words or self
+        self.nodes = nodes
+        self.words = words
 
 
 class KubernetesJudgement:
@@ -54,6 +54,6 @@ class KubernetesJudgement:
             self._ledger.refusals(pod),
             rules.refused,
             is_fleeting=fleeting,
-            nodes=(amounts.nodes, rules.nodes),
-            words=(amounts.version, rules.version or rules.nodes),
+            nodes=(amounts.nodes, rules.nodes) if rules.version else None,
+            words=(amounts.version, rules.version),
         )

@@ -34,7 +34,7 @@ Filter = Callable[[Pod], Judge | None]  # a pod → who judges nodes for it, or 
 
 
 class Answer(NamedTuple):
-    """The nodes that refuse a pod, with the reason: shared and live, to be read at once. `by_pods`: some only for the pods that are there. `version` is another when the answer is, words included, and 0 where the answer is this pod's own. `nodes` stands for the nodes alone: answers that are equal in it refuse the same ones."""
+    """The nodes that refuse a pod, with the reason: shared and live, to be read at once. `by_pods`: some only for the pods that are there. `version` is another when the answer is, words included, and 0 where the answer is this pod's own. `nodes` stands for the nodes alone: answers that are equal in it refuse the same ones; None where the answer is this pod's own."""
 
     refused: Mapping[str, str]
     by_pods: bool
@@ -167,7 +167,7 @@ class Surroundings:
         """Of a pod whose answer is its own: one with volumes, say."""
         rules = self._rules(pod)
         more = self._refused_by_pods(pod, rules)
-        return Answer(ChainMap(more, rules), bool(more), OWN, object())  # type: ignore[arg-type]
+        return Answer(ChainMap(more, rules), bool(more), OWN, None)  # type: ignore[arg-type]
 
     def _asked_of_pods(self, pod: Pod) -> object | None:
         """All that matters of it to what it and other pods ask of one another; None where that is nothing. Raises SelectorError."""
@@ -190,9 +190,10 @@ class Surroundings:
         more: dict[str, str] = {}
         with self._without(pod):
             if judges := self._judges(pod, self.filters):
+                already = frozenset(refused)
                 for node in self._nodes.list():
                     name = node.metadata.name
-                    if name not in refused and (said := next((said for judge in judges if (said := judge(node))), "")):
+                    if name not in already and (said := next((said for judge in judges if (said := judge(node))), "")):
                         more[name] = said
         return more
 
