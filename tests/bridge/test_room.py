@@ -5,7 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from slinky.bridge import ledger
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.needs import needs_of
 from slinky.bridge.room import counted_by_slurm, room_refusal
@@ -115,6 +118,39 @@ async def test_the_answers_follow_what_happens_on_the_nodes(world: World) -> Non
     assert world.refused(**{"example.com/fpga": "1"}) == set()
     world.own.remove(Key("ns", "a"))
     assert world.refused(**{"example.com/fpga": "2"}) == set()
+
+
+HAPPENS = ("own pod", "foreign pod", "pod goes", "node comes", "node goes", "ask")
+
+
+@pytest.mark.parametrize("few", [0, 1000])
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(st.tuples(st.sampled_from(HAPPENS), st.sampled_from("abcd"), st.integers(1, 4)), max_size=40))
+def test_nodes_are_refused_as_if_each_was_judged_for_each_pod(few: int, steps: list[tuple[str, str, int]]) -> None:
+    """One by one, and those together that have the same left."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "FEW_PLACES", few)
+        world = World()
+        for what, name, number in [*steps, ("ask", "a", 1), ("ask", "a", 4)]:
+            node = f"node-{name}"
+            wanted = {"cpu": str(number), "example.com/fpga": str(number % 3)}
+            match what:
+                case "own pod":
+                    world.own.put(placed(f"{name}{number}", node, **wanted))
+                case "foreign pod":
+                    world.foreign.put(placed(f"{name}{number}", node, **wanted))
+                case "pod goes":
+                    world.own.remove(Key("ns", f"{name}{number}"))
+                    world.foreign.remove(Key("ns", f"{name}{number}"))
+                case "node comes":
+                    world.nodes.put(a_node(node))
+                case "node goes":
+                    world.nodes.remove(Key("", node))
+                case _:
+                    pod = asking(**wanted)
+                    there = [each.metadata.name for each in world.nodes.list()]
+                    found = world.ledger.refusals(pod)
+                    assert dict(found) == {one: why for one in there if (why := world.ledger.refusal(pod, one))}
 
 
 async def test_own_pods_cpus_are_slurms_business_and_others_are_not(world: World) -> None:

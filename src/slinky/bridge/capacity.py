@@ -98,20 +98,28 @@ def even_share(rooms: Iterable[NodeRoom], task: PerTask, tasks: int, most: int) 
 def too_few_nodes(jobs: Sequence[JobDescription], nodes: Mapping[str, NodeRoom]) -> str:
     """For the components of a hetjob, which Slurm puts on nodes of their own: empty where there may be enough. By the fewest nodes that each could do with, so that none is judged too hard."""
     wanted, usable = 0, set[str]()
+    chosen: dict[object, dict[str, NodeRoom]] = {}  # components that may have the same nodes, as most may
     for job in jobs:
-        partitions = set((job.partition or "").split(",")) - {""}
-        excluded = {name for words in job.excluded_nodes or () if words for name in expand(words)}
-        features = set(job.constraints.split("&")) if job.constraints and is_plain(job.constraints) else set[str]()
-        own = {
-            name: room
-            for name, room in nodes.items()
-            if name not in excluded and features <= room.features and (not partitions or room.partitions & partitions)
-        }
-        usable |= own.keys()
+        asked = (job.partition, job.constraints, *(job.excluded_nodes or ()))
+        own = chosen.get(asked)
+        if own is None:
+            own = chosen[asked] = _usable(job, nodes)
+            usable |= own.keys()
         wanted += _fewest(job, own.values())
     if wanted <= len(usable):
         return ""
     return f"as a hetjob they would need {wanted} nodes, as each of its {len(jobs)} components has nodes of its own, and there are {len(usable)}"
+
+
+def _usable(job: JobDescription, nodes: Mapping[str, NodeRoom]) -> dict[str, NodeRoom]:
+    partitions = set((job.partition or "").split(",")) - {""}
+    excluded = {name for words in job.excluded_nodes or () if words for name in expand(words)}
+    features = set(job.constraints.split("&")) if job.constraints and is_plain(job.constraints) else set[str]()
+    return {
+        name: room
+        for name, room in nodes.items()
+        if name not in excluded and features <= room.features and (not partitions or room.partitions & partitions)
+    }
 
 
 def _fewest(job: JobDescription, rooms: Iterable[NodeRoom]) -> int:

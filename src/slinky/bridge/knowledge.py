@@ -15,7 +15,7 @@ from slinky.bridge.hetjobs import components_for
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.looks import INCOMPLETE_SECONDS, is_broken
 from slinky.bridge.membership import Membership
-from slinky.bridge.memory import Known
+from slinky.bridge.memory import Known, Workloads
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.needs import needs_of
 from slinky.bridge.plan import JobView, PodView, Snapshot, outcomes
@@ -82,7 +82,7 @@ class Knowledge:
         self._hold = hold
         self._max_pods = max_pods
         self.succession = succession
-        self.known: dict[WorkloadKey, Known] = {}
+        self.known = Workloads()
         self.owners: dict[int, WorkloadKey] = {}
 
     # Whose job it is

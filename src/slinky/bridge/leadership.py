@@ -33,6 +33,7 @@ from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_loss import NodeLoss
 from slinky.bridge.node_names import NodeNames
+from slinky.bridge.pacing import Pace
 from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import URGENT, Reconciler
@@ -265,17 +266,20 @@ class Leadership:
         """Until it is known that no other copy of this cluster claims its jobs: nothing is done before that."""
         again: list[int] = []
         while True:
-            claimed = self._claimed(await self._takeover.until_answered(partial(self._takeover.look_first, again)))
+            claimed = await self._claimed(await self._takeover.until_answered(partial(self._takeover.look_first, again)))
             if await self._takeover.until_answered(partial(claim.settle, claimed)):
                 return
             newest = sorted(claimed, key=lambda job: (job.claim.generation, job.claim.beat), reverse=True)
             again = [job.job_id for job in newest[:MOST_CLAIMED]]
             await asyncio.sleep(CONFLICT_SECONDS)
 
-    def _claimed(self, found: Sequence[Found]) -> list[Claimed]:
+    async def _claimed(self, found: Sequence[Found]) -> list[Claimed]:
         """Jobs that are not over and carry a claim; ours by their pods' labels."""
         keys = self._membership.keys()
-        labels = {job_id_of(pod) for key in keys for pod in self._membership.pods(key)}
+        labels, pace = set[int](), Pace()
+        for key in keys:
+            labels.update(job_id_of(pod) for pod in self._membership.pods(key))
+            await pace.step()
         return [
             Claimed(job.submission.job_id, job.claim, job.submission.job_id in labels)
             for job in found

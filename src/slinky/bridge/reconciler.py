@@ -22,7 +22,7 @@ from slinky.bridge.jobs import Jobs
 from slinky.bridge.knowledge import Groups, Hold, Knowledge
 from slinky.bridge.looks import next_moment, phase_of, views_in_turns, views_of
 from slinky.bridge.membership import Membership
-from slinky.bridge.memory import Known
+from slinky.bridge.memory import SETS, Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.pacing import Pace, all_of, seconds_between_looks
 from slinky.bridge.placement import Placement
@@ -146,9 +146,8 @@ class Reconciler:
 
     def look(self, key: WorkloadKey) -> None:
         """At a workload, if it is known. The key of a JobSet or LeaderWorkerSet without a part means its parts that are known."""
-        if key.kind in ("JobSet", "LeaderWorkerSet") and not key.part:
-            own = (key.kind, key.namespace, key.name)
-            for known in [each for each in self.known if (each.kind, each.namespace, each.object_name) == own]:
+        if key.kind in SETS and not key.part:
+            for known in self.known.parts(key):
                 self.queue.add(known)
         elif key in self.known:
             self.queue.add(key)
@@ -342,7 +341,7 @@ class Reconciler:
     def _forget(self, key: WorkloadKey, known: Known) -> None:
         self.knowledge.drop_job(key, known)
         self._metrics.forget(known)
-        self.known.pop(key, None)
+        self.known.forget(key)
         self._teller.forget_all(key)
         self.binder.forget(key)
         self.endings(key, None, 0)

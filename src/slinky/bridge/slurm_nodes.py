@@ -47,11 +47,13 @@ class SlurmNodes:
         self._kinds: dict[object, NodeRoom] = {}  # nodes of one kind have one room
         self._partitions: frozenset[str] | None = None  # in which there are nodes; None where that is not known
         self._judged: dict[object, str] = {}
+        self._few: dict[object, str] = {}  # the same of hetjobs
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
         self._told = True
         self._outdated = False
         self.version = 0  # another when nodes are
+        self.names_version = 0  # another when some came or went
         self.on_room: Callable[[], None] = lambda: None
         self.on_resumed: Callable[[], None] = lambda: None
         self._unused: set[str] = set()
@@ -69,10 +71,18 @@ class SlurmNodes:
 
     async def too_few(self, jobs: Sequence[JobDescription]) -> str:
         """Whether these could not run side by side on nodes of their own, by a list that is not old. Raises SlurmError."""
-        if self._rooms and not too_few_nodes(jobs, self._rooms):
+        if self._rooms and not self._too_few(jobs):
             return ""
         await self._read(asyncio.get_running_loop().time())
-        return too_few_nodes(jobs, self._rooms)
+        return self._too_few(jobs)
+
+    def _too_few(self, jobs: Sequence[JobDescription]) -> str:
+        shape = tuple((*_asked(job), job.constraints) for job in jobs)
+        if shape not in self._few:
+            if len(self._few) >= MOST_JUDGED:
+                self._few.clear()
+            self._few[shape] = too_few_nodes(jobs, self._rooms)
+        return self._few[shape]
 
     async def rooms_of(self, partition: str) -> Mapping[str, NodeRoom]:
         """All nodes that are known, by name. They are read where none of that partition is known, or what was read is known to be old. Raises SlurmError."""
@@ -139,8 +149,7 @@ class SlurmNodes:
                 self._read_at = began  # only now: an attempt that failed is no answer to those who wait
 
     def _judge(self, job: JobDescription) -> str:
-        asked = (job.partition, job.tasks, job.cpus_per_task, job.memory_per_cpu, job.memory_per_node, job.tres_per_task, job.tres_per_node)
-        shape = (*asked, job.tasks_per_node, job.maximum_nodes, *(job.excluded_nodes or ()))
+        shape = _asked(job)
         if shape not in self._judged:
             if len(self._judged) >= MOST_JUDGED:
                 self._judged.clear()
@@ -167,8 +176,10 @@ class SlurmNodes:
         before = self._rooms.pop(name, None)
         if node is not None:
             self._rooms[name] = self._shared(room_of(node))
+        self.names_version += (before is None) != (node is None)
         if self._rooms.get(name) != before:
             self._judged.clear()
+            self._few.clear()
             self._partitions = None
             self.version += 1
             if self._told:
@@ -192,3 +203,9 @@ class SlurmNodes:
         """Once, however many nodes changed."""
         self._told = True
         self.on_room()
+
+
+def _asked(job: JobDescription) -> tuple[object, ...]:
+    """All that matters to whether nodes could hold it."""
+    asked = (job.partition, job.tasks, job.cpus_per_task, job.memory_per_cpu, job.memory_per_node, job.tres_per_task, job.tres_per_node)
+    return (*asked, job.tasks_per_node, job.maximum_nodes, *(job.excluded_nodes or ()))

@@ -82,6 +82,7 @@ class Submitter:
         ):
             known.parked, known.parked_for, known.too_large = "", None, False  # what it waits for is the line
             return False
+        known.names_version = self._directions.names_version
         workload, unknown = await self._directions.known_only(settled)
         if unknown and unknown != known.unknown_nodes:
             self._teller.unknown_nodes(workload.pods, unknown)
@@ -101,11 +102,10 @@ class Submitter:
             jobs = components(workload, site)
             directed = await self._directions.directed(jobs, members(workload, site), known.avoided, workload.same_domain)
             whereabouts = directed.where
-        known.asked = None
+        known.was_directed(directed)
         known.depends_on_pods = self._directions.depend_on_pods(workload.everyone)
         if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
             self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)
-            known.was_directed(whereabouts, directed.asked)
             return False
         missing, sure = await self._shortfall(put_on_all(jobs, whereabouts))
         if missing and not sure:
@@ -144,7 +144,7 @@ class Submitter:
                 known.unsettled = workload
             raise
         known.take(submission, self._poller.epoch)
-        known.was_directed(whereabouts, directed.asked)
+        known.was_directed(directed)
         known.scope = scope
         self.limits.passed(workload.key, asyncio.get_running_loop().time())
         known.is_for(workload.uids)
@@ -172,6 +172,7 @@ class Submitter:
         known.requeues += 1
         known.avoided |= {node: self._directions.avoid(node, refused[node]) for node in nodes}
         known.rejected = why
+        known.where = known.basis = None  # nodes that are avoided now were not then
         if known.requeues > MOST_REQUEUES:
             self.park(key, known, pods, f"given back {known.requeues} times in a row, as {why}", too_large=True)
             return True

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from slinky.bridge.adoption import Found, found_in, whole
 from slinky.bridge.membership import Membership
+from slinky.bridge.pacing import Pace
 from slinky.bridge.reconciler import Reconciler
 from slinky.bridge.views import job_id_of
 from slinky.bridge.workload import WorkloadKey
@@ -83,7 +84,8 @@ class Takeover:
 
         A copy that was restored from a backup has the labels and the note of that moment. What production has done since is in its newer jobs, and on the oldest one that lives.
         """
-        named = sorted({job_id_of(pod) for key in self._waiting for pod in self._membership.pods(key)} - {0})
+        labels = await self._labels()
+        named = sorted(set[int]().union(*labels.values()))
         live = sorted(status.job_id for status in await self._slurm.jobs.states(named) if not status.is_finished) if named else []
         fresh = await self._slurm.jobs.records([*again, *live[:OLDEST]])
         until, last_id = await self._noted()
@@ -96,7 +98,7 @@ class Takeover:
 
     async def run(self) -> None:
         """Until each workload that was there has its job, or is known to have none."""
-        labels = {key: {job_id_of(pod) for pod in self._membership.pods(key)} - {0} for key in self._waiting}
+        labels = await self._labels()
         await self.until_answered(lambda: self.note(self._unnoted))
         self._unnoted = []
         labelled = sorted(filter(labels.get, labels), key=self._youngest)
@@ -104,18 +106,21 @@ class Takeover:
             keys = labelled[start : start + READ_AT_ONCE]
             named = set[int]().union(*(labels[key] for key in keys))
             await self.until_answered(partial(self._read, named))
-            self._release(key for key in keys if labels[key] & {job_id for found in self._of(key) for job_id in found.submission.job_ids})
+            await self._release(
+                key for key in keys if labels[key] & {job_id for found in self._of(key) for job_id in found.submission.job_ids}
+            )
         until, last_id = await self._noted()
         await self._slurm.jobs.ids_used(last_id)
         floor = until - LABELLED_SECONDS if until else 0.0
         first = max(floor, self._began - RECENT_SECONDS)
         await self.until_answered(lambda: self._look_back_to(first))
-        self._release(key for key in list(self._waiting) if max(floor, self._youngest(key)) >= first)
+        await self._release(key for key in list(self._waiting) if max(floor, self._youngest(key)) >= first)
         if self._waiting:
             last = min(max(floor, self._youngest(key)) for key in self._waiting)
             log.info("%d workloads wait until the jobs of the last %.0f s are read", len(self._waiting), time.time() - last)
             await self.until_answered(lambda: self._look_back_to(last))
-        self._release(list(self._waiting))
+        while self._waiting:  # more may come meanwhile
+            await self._release(list(self._waiting))
         self.is_done = True
         self._found, self._released = {}, set()
 
@@ -157,9 +162,19 @@ class Takeover:
     def _of(self, key: WorkloadKey) -> list[Found]:
         return list(self._found.get(key, {}).values())
 
-    def _release(self, keys: Iterable[WorkloadKey]) -> None:
-        """In the order in which they came: one that waits for the window keeps its place."""
+    async def _labels(self) -> dict[WorkloadKey, set[int]]:
+        """The jobs that the pods' labels name, of each workload that waits."""
+        pace, found = Pace(), {}
+        for key in list(self._waiting):
+            found[key] = {job_id_of(pod) for pod in self._membership.pods(key)} - {0}
+            await pace.step()
+        return found
+
+    async def _release(self, keys: Iterable[WorkloadKey]) -> None:
+        """In the order in which they came: one that waits for the window keeps its place. In short turns: each is judged anew."""
+        pace = Pace()
         for key in sorted(keys, key=self._youngest):
+            await pace.step()
             self._waiting.discard(key)
             self._released.add(key)
             self._inherit(key, self._of(key))

@@ -17,7 +17,7 @@ from slinky.bridge.eligibility.terms import Query, Term
 __all__ = ["LabelOf", "Resident", "Residents", "Spread", "Tally"]
 
 MOST_TALLIES = 1024
-MOST_SPREADS = 16  # of one tally
+MOST_SPREADS = 4  # of one tally
 NO_TERMS: frozenset[Term] = frozenset()
 NAMESPACE = ""  # no label has this key: the index by namespace
 LabelOf = Callable[[str, str], str | None]  # node, key → the node's label
@@ -110,6 +110,9 @@ class Tally:
         self._by_label.clear()
         self._spreads.clear()
 
+    def forget_spreads(self) -> None:
+        self._spreads.clear()
+
 
 class Residents:
     """`label_of` gives a node's label; `nodes_changed` is to be called when one of them is another."""
@@ -149,6 +152,11 @@ class Residents:
         self.version += 1
         for tally in (self.none, *self._tallies.values(), *self._forbidding.values()):
             tally.forget_domains()
+
+    def forget_spreads(self) -> None:
+        """Other nodes may count now: who owns the domains makes them anew, and these are not found again."""
+        for tally in (self.none, *self._tallies.values()):
+            tally.forget_spreads()
 
     def tally(self, query: Query) -> Tally:
         found = self._tallies.pop(query, None)

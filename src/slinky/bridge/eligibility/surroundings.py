@@ -6,14 +6,15 @@ judged once for all pods that say the same, and again only for nodes that change
 """
 
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 from weakref import WeakSet
 
 from slinky.bridge.eligibility.in_flight import InFlight, interference
 from slinky.bridge.eligibility.neighbours import Judge, neighbour_judge
-from slinky.bridge.eligibility.node_verdicts import LEAST_SHAPES, MOST_CELLS, NodeVerdicts, Shape, name_refusal, node_refusal, shape_of
+from slinky.bridge.eligibility.node_verdicts import NodeVerdicts, Shape, name_refusal, node_refusal, shape_of
 from slinky.bridge.eligibility.ports import PortsInUse, host_ports, port_refusal
 from slinky.bridge.eligibility.residents import Resident, Residents
 from slinky.bridge.eligibility.selectors import SelectorError
@@ -27,22 +28,30 @@ __all__ = ["Answer", "Filter", "Placed", "Surroundings"]
 OWN = 0  # the version of an answer that is not shared
 MOST_ROUNDS = 16
 MOST_REACHES = 1024
+MOST_CELLS = 400_000  # of answers where other pods have a say: nodes that are refused for pods, and some for the answer itself
+CELLS_EACH = 50
 Filter = Callable[[Pod], Judge | None]  # a pod → who judges nodes for it, or nobody
 
 
 class Answer(NamedTuple):
-    """The nodes that refuse a pod, with the reason: shared and live, to be read at once. `by_pods`: some only for the pods that are there. `version` is another when the answer is, and 0 where the answer is this pod's own."""
+    """The nodes that refuse a pod, with the reason: shared and live, to be read at once. `by_pods`: some only for the pods that are there. `version` is another when the answer is, words included, and 0 where the answer is this pod's own. `nodes` stands for the nodes alone: answers that are equal in it refuse the same ones; None where the answer is this pod's own."""
 
     refused: Mapping[str, str]
     by_pods: bool
     version: int
+    nodes: Hashable
 
 
 class _Company(NamedTuple):
     """What an answer rests on where other pods have a say, and the answer."""
 
     versions: tuple[int, ...]
+    more: dict[str, str]
     answer: Answer
+
+    @property
+    def cells(self) -> int:
+        return CELLS_EACH + len(self.more)
 
 
 class Placed(NamedTuple):
@@ -96,10 +105,12 @@ class Surroundings:
         self._assumed: dict[str, str] = {}  # pod's UID → node, until the watch shows it there
         self._versions = itertools.count(-1, -1)  # never one of `NodeVerdicts`'
         self._companies: dict[tuple[Shape, object], _Company] = {}
+        self._cells = 0  # of them
         self._namespace_version = 0
         self.filters: list[Filter] = []
         self._in_flight: WeakSet[InFlight] = WeakSet()
         self._verdicts.relabelled = self._relabelled
+        self._verdicts.regrouped = self._residents.forget_spreads
         namespaces.subscribe(self._namespace_changed)
         for cache in pods:
             cache.subscribe(self._pod_changed)
@@ -133,23 +144,30 @@ class Surroundings:
         except SelectorError:
             return self._uncommon(pod)
         nodes = self._verdicts.answer(shape)
+        epoch = self._verdicts.masks.slots.epoch
         if company is None:
-            return Answer(nodes.refused, False, nodes.version)
+            return Answer(self._verdicts.refused(nodes), False, nodes.version, (epoch, nodes.mask))
         versions = (nodes.version, self._verdicts.changes, self._residents.version, self._namespace_version)
         found = self._companies.pop((shape, company), None)
+        self._cells -= found.cells if found is not None else 0
         if found is None or found.versions != versions:
-            refused = self.refusals(pod)
-            answer = found.answer if found is not None and found.answer.refused == refused else None
-            found = _Company(versions, answer or Answer(refused, len(refused) > len(nodes.refused), next(self._versions)))
-            while len(self._companies) >= max(LEAST_SHAPES, MOST_CELLS // (len(self._nodes) or 1)):
-                del self._companies[next(iter(self._companies))]
+            rules = self._verdicts.refused(nodes)
+            more = self._refused_by_pods(pod, rules)
+            mask = nodes.mask | self._verdicts.masks.slots.mask(more)
+            same = found is not None and (found.versions[0], found.more, found.answer.nodes) == (nodes.version, more, (epoch, mask))
+            version = found.answer.version if found is not None and same else next(self._versions)
+            found = _Company(versions, more, Answer(ChainMap(more, rules), bool(more), version, (epoch, mask)))  # type: ignore[arg-type]
+            while self._companies and self._cells + found.cells > MOST_CELLS:
+                self._cells -= self._companies.pop(next(iter(self._companies))).cells
+        self._cells += found.cells
         self._companies[shape, company] = found  # the last in order is the last used
         return found.answer
 
     def _uncommon(self, pod: Pod) -> Answer:
         """Of a pod whose answer is its own: one with volumes, say."""
-        refused = self.refusals(pod)
-        return Answer(refused, len(refused) > len(self.node_refusals(pod)), OWN)
+        rules = self._rules(pod)
+        more = self._refused_by_pods(pod, rules)
+        return Answer(ChainMap(more, rules), bool(more), OWN, None)  # type: ignore[arg-type]
 
     def _asked_of_pods(self, pod: Pod) -> object | None:
         """All that matters of it to what it and other pods ask of one another; None where that is nothing. Raises SelectorError."""
@@ -165,13 +183,19 @@ class Surroundings:
     def refusals(self, pod: Pod) -> dict[str, str]:
         """All nodes that Kubernetes would refuse now, each with the reason."""
         refused = self.node_refusals(pod)
+        return refused | self._refused_by_pods(pod, refused)
+
+    def _refused_by_pods(self, pod: Pod, refused: Mapping[str, str]) -> dict[str, str]:
+        """Of the nodes that are not refused already, those that are for what other pods there are, and by `filters`."""
+        more: dict[str, str] = {}
         with self._without(pod):
             if judges := self._judges(pod, self.filters):
+                already = frozenset(refused)
                 for node in self._nodes.list():
                     name = node.metadata.name
-                    if name not in refused and (said := next((said for judge in judges if (said := judge(node))), "")):
-                        refused[name] = said
-        return refused
+                    if name not in already and (said := next((said for judge in judges if (said := judge(node))), "")):
+                        more[name] = said
+        return more
 
     def node_refusal(self, pod: Pod, node: Node) -> str:
         """The part that no other pod has a say in: name, cordon, taints, labels, declared features."""
@@ -179,10 +203,14 @@ class Surroundings:
 
     def node_refusals(self, pod: Pod) -> dict[str, str]:
         """The same for all nodes."""
-        refused = dict(self._verdicts.of(pod))
-        if pod.spec.node_name:
-            refused |= {name: said for name in self.nodes if (said := name_refusal(pod, name))}
-        return refused
+        return dict(self._rules(pod))
+
+    def _rules(self, pod: Pod) -> Mapping[str, str]:
+        """The same, put into words where they are read."""
+        refused = self._verdicts.of(pod)
+        if not pod.spec.node_name:
+            return refused
+        return {**refused, **{name: said for name in self.nodes if (said := name_refusal(pod, name))}}
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
         """Whether all of these can be placed, one after the other in some order, as kube-scheduler would: None, or one that cannot, and why. `filters` are not asked: the volume binder looks at volumes again before it binds."""
