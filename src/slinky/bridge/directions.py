@@ -32,6 +32,7 @@ __all__ = ["Asked", "Avoided", "Directed", "Directions", "Judgement", "one_of_ea
 AVOIDED_SECONDS = 600.0  # at most; as a rule the node changes before that
 MOST_AVOIDED = 4096  # nodes, of all workloads
 MOST_REMEMBERED = 512
+MOST_PASSES = 3
 MOST_EQUALS = 64  # answers of which one stands for all that are equal: each may have thousands of names
 
 
@@ -226,10 +227,9 @@ class Directions:
         return any(depends_on_pods(pod) or self._judgement.opinion(pod).is_fleeting for pod in one_of_each([*pods]))
 
     async def _of(self, asked: Asked, pods: Sequence[Pod], avoided: Mapping[str, Avoided]) -> Whereabouts:
-        kinds = one_of_each(pods)
         rooms = await self._slurm_nodes.rooms_of(asked.partition)
+        kinds, opinions = await self._opinions(one_of_each(pods), rooms)
         recent = self._still_avoided(avoided) if avoided else {}
-        opinions = tuple(map(self._judgement.opinion, kinds))
         versions = self._slurm_nodes.version, self._names.version if self._names is not None else 0
         if versions != self._node_versions:
             self._node_versions, self._remembered, self._equals = versions, {}, {}
@@ -245,6 +245,29 @@ class Directions:
                 del self._remembered[next(iter(self._remembered))]
         self._remembered[key] = found  # the last in order is the last used
         return found
+
+    async def _opinions(self, pods: Sequence[Pod], rooms: Mapping[str, NodeRoom]) -> tuple[Sequence[Pod], Sequence[Opinion]]:
+        """One pod for each opinion and what it says of nodes, and the opinions. Members of a gang that have a claim each are
+        thousands of kinds: they are asked about in short turns, and once more where something has changed meanwhile. Where
+        no node is left the rest is not asked about."""
+        if len(pods) == 1:
+            return pods, (self._judgement.opinion(pods[0]),)
+        found: dict[tuple[Opinion, int, int], Pod] = {}
+        for _ in range(MOST_PASSES):
+            found, pace, left = {}, Pace(), set(rooms)
+            for pod in pods:
+                opinion = self._judgement.opinion(pod)
+                kind = opinion, id(pod.spec.affinity), id(pod.spec.node_selector)
+                if kind not in found:
+                    found[kind] = pod
+                    for source in opinion.sources:
+                        left.difference_update(self._names.all_in_slurm(source) if self._names is not None else source)
+                    if rooms and not left:
+                        break
+                await pace.step()
+            if not pace.turns or all(self._judgement.opinion(pod) is kind[0] for kind, pod in found.items()):
+                break
+        return list(found.values()), tuple(dict.fromkeys(opinion for opinion, *_ in found))
 
     def _judge(
         self, asked: Asked, pods: Sequence[Pod], opinions: Iterable[Opinion], avoided: Mapping[str, str], rooms: Mapping[str, NodeRoom]

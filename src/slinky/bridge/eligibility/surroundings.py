@@ -8,7 +8,7 @@ judged once for all pods that say the same, and again only for nodes that change
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from slinky.bridge.eligibility.in_flight import InFlight, interference
@@ -36,6 +36,19 @@ class Answer(NamedTuple):
     refused: Mapping[str, str]
     by_pods: bool
     version: int
+
+
+class VolumeAnswer(Protocol):
+    """The nodes that refuse a pod for its volumes; `version` as in `Answer`."""
+
+    refused: Mapping[str, str]
+    version: int
+
+
+class VolumeJudge(Protocol):
+    """What volumes alone say of pods, shared by all pods whose volumes say the same; None where no answer can be shared."""
+
+    def answer(self, pod: Pod) -> VolumeAnswer | None: ...
 
 
 class _Company(NamedTuple):
@@ -73,7 +86,7 @@ class _Verdicts:
 class Surroundings:
     """`pods` are the caches that together hold all pods. `release` is Kubernetes'; `comparing` says that tolerations may use Lt and Gt.
 
-    `filters` are asked after the built-in ones: volumes, for one.
+    `filters` are asked after the built-in ones: volumes, for one. `answer` asks `volumes` for what volumes say.
     """
 
     def __init__(
@@ -98,6 +111,8 @@ class Surroundings:
         self._companies: dict[tuple[Shape, object], _Company] = {}
         self._namespace_version = 0
         self.filters: list[Filter] = []
+        self.volumes: VolumeJudge | None = None
+        self._with_volumes: dict[tuple[int, int], Answer] = {}
         self._in_flight: WeakSet[InFlight] = WeakSet()
         self._verdicts.relabelled = self._relabelled
         namespaces.subscribe(self._namespace_changed)
@@ -125,9 +140,28 @@ class Surroundings:
 
     def answer(self, pod: Pod) -> Answer:
         """What `refusals` says of a pod that waits, kept for all pods that ask the same of nodes and of other pods."""
-        shape = shape_of(pod)
-        if pod.spec.node_name or pod.spec.volumes or self._residents.get(pod.metadata.uid) is not None:
+        if pod.spec.node_name or self._residents.get(pod.metadata.uid) is not None:
             return self._uncommon(pod)
+        if not pod.spec.volumes:
+            return self._without_volumes(pod)
+        volumes = self.volumes.answer(pod) if self.volumes is not None else None
+        if volumes is None:
+            return self._uncommon(pod)
+        rest = self._without_volumes(pod)
+        if not volumes.refused or not rest.version:
+            return rest
+        versions = rest.version, volumes.version
+        found = self._with_volumes.pop(versions, None)
+        if found is None:
+            found = Answer({**volumes.refused, **rest.refused}, True, next(self._versions))
+            while len(self._with_volumes) >= max(LEAST_SHAPES, MOST_CELLS // (len(self._nodes) or 1)):
+                del self._with_volumes[next(iter(self._with_volumes))]
+        self._with_volumes[versions] = found  # the last in order is the last used
+        return found
+
+    def _without_volumes(self, pod: Pod) -> Answer:
+        """What its volumes have no say in; the pod's own, and then with its volumes, where it cannot be shared."""
+        shape = shape_of(pod)
         try:
             company = self._asked_of_pods(pod)
         except SelectorError:
@@ -138,7 +172,7 @@ class Surroundings:
         versions = (nodes.version, self._verdicts.changes, self._residents.version, self._namespace_version)
         found = self._companies.pop((shape, company), None)
         if found is None or found.versions != versions:
-            refused = self.refusals(pod)
+            refused = self._refusals(pod, ())
             answer = found.answer if found is not None and found.answer.refused == refused else None
             found = _Company(versions, answer or Answer(refused, len(refused) > len(nodes.refused), next(self._versions)))
             while len(self._companies) >= max(LEAST_SHAPES, MOST_CELLS // (len(self._nodes) or 1)):
@@ -147,7 +181,7 @@ class Surroundings:
         return found.answer
 
     def _uncommon(self, pod: Pod) -> Answer:
-        """Of a pod whose answer is its own: one with volumes, say."""
+        """Of a pod whose answer is its own: one that is on a node, say."""
         refused = self.refusals(pod)
         return Answer(refused, len(refused) > len(self.node_refusals(pod)), OWN)
 
@@ -164,9 +198,12 @@ class Surroundings:
 
     def refusals(self, pod: Pod) -> dict[str, str]:
         """All nodes that Kubernetes would refuse now, each with the reason."""
+        return self._refusals(pod, self.filters)
+
+    def _refusals(self, pod: Pod, filters: Sequence[Filter]) -> dict[str, str]:
         refused = self.node_refusals(pod)
         with self._without(pod):
-            if judges := self._judges(pod, self.filters):
+            if judges := self._judges(pod, filters):
                 for node in self._nodes.list():
                     name = node.metadata.name
                     if name not in refused and (said := next((said for judge in judges if (said := judge(node))), "")):
