@@ -251,6 +251,20 @@ def test_what_a_node_has_is_counted_once_for_all_pods_that_ask() -> None:
     assert calls(lambda: place.surroundings.answer(a_pod("q", "one", "two"))) < first / 2
 
 
+def test_the_users_of_a_claim_that_thousands_share_are_not_walked_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(10)
+    place.put(*bound("shared", "", DRIVER), a_pod("there", "shared", node="n1", phase="Running"))
+    walked: list[Key] = []
+
+    def users(claim: Key) -> list[Pod]:
+        walked.append(claim)
+        return []
+
+    monkeypatch.setattr(place.volumes_known.stock, "users", users)
+    assert place.refused(a_pod("p", "shared")) == set()
+    assert walked == []
+
+
 # The same as for each pod by itself
 
 

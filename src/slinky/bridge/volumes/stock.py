@@ -159,14 +159,15 @@ class Stock:
 
     def is_one_disk(self, disk: Attached) -> bool:
         """Whether at most one volume stands for it: a driver and its handle."""
-        return len(self._caches.volumes.by_index("disk", str(disk))) < 2
+        return self._caches.volumes.count("disk", str(disk)) < 2
 
     def is_used_by_none(self, claim: PersistentVolumeClaim, but: Pod) -> bool:
-        """Whether no other pod on a node has it, or another claim for its volume."""
+        """Whether no other pod on a node has it, or another claim for its volume. `but` has no node yet."""
         name = claim.spec.volume_name
-        if name and len(self._caches.claims.by_index("volume", name)) > 1:
+        if name and self._caches.claims.count("volume", name) > 1:
             return False
-        return all(user.metadata.uid == but.metadata.uid for user in self.users(claim.key))
+        coming = self._coming_for.get(claim.key, {})
+        return len(coming) == (but.metadata.uid in coming) and not any(cache.count("claim", str(claim.key)) for cache in self._pods)
 
     def is_expected(self, uid: str) -> bool:
         """Whether the pod is on its way to a node."""
