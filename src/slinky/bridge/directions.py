@@ -36,6 +36,7 @@ MOST_CELLS = 2_000_000  # of what is remembered: names of nodes, and some for ea
 CELLS_EACH = 50
 MOST_AMOUNTS = 4096
 MOST_PARTITIONS = 16
+MOST_PASSES = 3
 NOWHERE = Whereabouts(nowhere="why is remembered for pods of one shape")
 MOST_EQUALS = 64  # answers of which one stands for all that are equal: each may have thousands of names
 
@@ -281,10 +282,9 @@ class Directions:
         return any(depends_on_pods(pod) or self._judgement.opinion(pod).is_fleeting for pod in one_of_each([*pods]))
 
     async def _of(self, asked: Asked, pods: Sequence[Pod], avoided: Mapping[str, Avoided], before: Basis | None = None) -> Direction | None:
-        kinds = one_of_each(pods)
         rooms = await self._slurm_nodes.rooms_of(asked.partition)
+        kinds, opinions = await self._opinions(one_of_each(pods), rooms)
         recent = self._still_avoided(avoided) if avoided else {}
-        opinions = tuple(map(self._judgement.opinion, kinds))
         versions = self._slurm_nodes.version, self._names.version if self._names is not None else 0
         if versions != self._node_versions:
             self._forget(versions, rooms)
@@ -313,6 +313,34 @@ class Directions:
             return Direction(found, basis)
         self._remember(basis.key, found)
         return Direction(found, basis._replace(words=None))
+
+    async def _opinions(self, pods: Sequence[Pod], rooms: Mapping[str, NodeRoom]) -> tuple[Sequence[Pod], Sequence[Opinion]]:
+        """One pod for each opinion and what it says of nodes, and the opinions. Members of a gang that have a claim each are
+        thousands of kinds: they are asked about in short turns, and once more where something has changed meanwhile. Where
+        no node is left the rest is not asked about."""
+        if len(pods) == 1:
+            return pods, (self._judgement.opinion(pods[0]),)
+        found: dict[Hashable, tuple[Pod, Opinion]] = {}
+        for _ in range(MOST_PASSES):
+            found, pace, left = {}, Pace(), set(rooms)
+            for pod in pods:
+                opinion = self._judgement.opinion(pod)
+                kind = _said_by(opinion), id(pod.spec.affinity), id(pod.spec.node_selector)
+                if kind not in found:
+                    found[kind] = pod, opinion
+                    for source in opinion.sources:
+                        left.difference_update(self._names.all_in_slurm(source) if self._names is not None else source)
+                    if rooms and not left:
+                        break
+                await pace.step()
+            # What an opinion says is read at once, so it is taken again where others had their turn meanwhile.
+            again = {kind: (pod, self._judgement.opinion(pod)) for kind, (pod, _) in found.items()} if pace.turns else found
+            same = all(_said_by(opinion) == _said_by(found[kind][1]) for kind, (_, opinion) in again.items())
+            found = again
+            if same:
+                break
+        by_words = {_said_by(opinion): opinion for _, opinion in found.values()}
+        return [pod for pod, _ in found.values()], tuple(by_words.values())
 
     def _forget(self, versions: tuple[int, int], rooms: Mapping[str, NodeRoom]) -> None:
         """What is remembered is of other nodes of Slurm's."""
@@ -393,6 +421,11 @@ class Directions:
             self._strangers = (versions, strangers(rooms, names, self._cluster), doubled)
         _, unknown, shared = self._strangers
         return [unknown, shared] if shared and asks_for_devices(asked) else [unknown]
+
+
+def _said_by(opinion: Opinion) -> Hashable:
+    """Equal for opinions that say the same of all nodes; one that is a pod's own is like no other."""
+    return (opinion.nodes, opinion.words) if opinion.nodes is not None else opinion
 
 
 def _chosen(pod: Pod) -> Hashable:

@@ -9,7 +9,7 @@ import itertools
 from collections import ChainMap
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from slinky.bridge.eligibility.in_flight import InFlight, interference
@@ -30,6 +30,7 @@ MOST_ROUNDS = 16
 MOST_REACHES = 1024
 MOST_CELLS = 400_000  # of answers where other pods have a say: nodes that are refused for pods, and some for the answer itself
 CELLS_EACH = 50
+MOST_WITH_VOLUMES = 4096  # answers that bring two others together
 Filter = Callable[[Pod], Judge | None]  # a pod → who judges nodes for it, or nobody
 
 
@@ -40,6 +41,19 @@ class Answer(NamedTuple):
     by_pods: bool
     version: int
     nodes: Hashable
+
+
+class VolumeAnswer(Protocol):
+    """The nodes that refuse a pod for its volumes; `version` as in `Answer`."""
+
+    refused: Mapping[str, str]
+    version: int
+
+
+class VolumeJudge(Protocol):
+    """What volumes alone say of pods, shared by all pods whose volumes say the same; None where no answer can be shared."""
+
+    def answer(self, pod: Pod) -> VolumeAnswer | None: ...
 
 
 class _Company(NamedTuple):
@@ -82,7 +96,7 @@ class _Verdicts:
 class Surroundings:
     """`pods` are the caches that together hold all pods. `release` is Kubernetes'; `comparing` says that tolerations may use Lt and Gt.
 
-    `filters` are asked after the built-in ones: volumes, for one.
+    `filters` are asked after the built-in ones: volumes, for one. `answer` asks `volumes` for what volumes say.
     """
 
     def __init__(
@@ -108,6 +122,8 @@ class Surroundings:
         self._cells = 0  # of them
         self._namespace_version = 0
         self.filters: list[Filter] = []
+        self.volumes: VolumeJudge | None = None
+        self._with_volumes: dict[tuple[int, int], Answer] = {}
         self._in_flight: WeakSet[InFlight] = WeakSet()
         self._verdicts.relabelled = self._relabelled
         self._verdicts.regrouped = self._residents.forget_spreads
@@ -136,9 +152,31 @@ class Surroundings:
 
     def answer(self, pod: Pod) -> Answer:
         """What `refusals` says of a pod that waits, kept for all pods that ask the same of nodes and of other pods."""
-        shape = shape_of(pod)
-        if pod.spec.node_name or pod.spec.volumes or self._residents.get(pod.metadata.uid) is not None:
+        if pod.spec.node_name or self._residents.get(pod.metadata.uid) is not None:
             return self._uncommon(pod)
+        if not pod.spec.volumes:
+            return self._without_volumes(pod)
+        volumes = self.volumes.answer(pod) if self.volumes is not None else None
+        if volumes is None:
+            return self._uncommon(pod)
+        rest = self._without_volumes(pod)
+        if not volumes.refused or not rest.version:
+            return rest
+        versions = rest.version, volumes.version
+        found = self._with_volumes.pop(versions, None)
+        if found is None:
+            slots, rules = self._verdicts.masks.slots, rest.refused
+            mask = slots.mask(rules) | slots.mask(volumes.refused)
+            both: Mapping[str, str] = ChainMap(rules, volumes.refused)  # type: ignore[arg-type]
+            found = Answer(both, True, next(self._versions), (slots.epoch, mask))
+            while len(self._with_volumes) >= MOST_WITH_VOLUMES:
+                del self._with_volumes[next(iter(self._with_volumes))]
+        self._with_volumes[versions] = found  # the last in order is the last used
+        return found
+
+    def _without_volumes(self, pod: Pod) -> Answer:
+        """What its volumes have no say in; the pod's own, and then with its volumes, where it cannot be shared."""
+        shape = shape_of(pod)
         try:
             company = self._asked_of_pods(pod)
         except SelectorError:
@@ -152,7 +190,7 @@ class Surroundings:
         self._cells -= found.cells if found is not None else 0
         if found is None or found.versions != versions:
             rules = self._verdicts.refused(nodes)
-            more = self._refused_by_pods(pod, rules)
+            more = self._refused_by_pods(pod, rules, ())
             mask = nodes.mask | self._verdicts.masks.slots.mask(more)
             same = found is not None and (found.versions[0], found.more, found.answer.nodes) == (nodes.version, more, (epoch, mask))
             version = found.answer.version if found is not None and same else next(self._versions)
@@ -164,9 +202,9 @@ class Surroundings:
         return found.answer
 
     def _uncommon(self, pod: Pod) -> Answer:
-        """Of a pod whose answer is its own: one with volumes, say."""
+        """Of a pod whose answer is its own: one that is on a node, say."""
         rules = self._rules(pod)
-        more = self._refused_by_pods(pod, rules)
+        more = self._refused_by_pods(pod, rules, self.filters)
         return Answer(ChainMap(more, rules), bool(more), OWN, None)  # type: ignore[arg-type]
 
     def _asked_of_pods(self, pod: Pod) -> object | None:
@@ -183,13 +221,13 @@ class Surroundings:
     def refusals(self, pod: Pod) -> dict[str, str]:
         """All nodes that Kubernetes would refuse now, each with the reason."""
         refused = self.node_refusals(pod)
-        return refused | self._refused_by_pods(pod, refused)
+        return refused | self._refused_by_pods(pod, refused, self.filters)
 
-    def _refused_by_pods(self, pod: Pod, refused: Mapping[str, str]) -> dict[str, str]:
+    def _refused_by_pods(self, pod: Pod, refused: Mapping[str, str], filters: Sequence[Filter]) -> dict[str, str]:
         """Of the nodes that are not refused already, those that are for what other pods there are, and by `filters`."""
         more: dict[str, str] = {}
         with self._without(pod):
-            if judges := self._judges(pod, self.filters):
+            if judges := self._judges(pod, filters):
                 already = frozenset(refused)
                 for node in self._nodes.list():
                     name = node.metadata.name
