@@ -234,6 +234,8 @@ class Reconciler:
                 self._submitter.leave_lines(key)
         if job is not None and not starts:
             self._submitter.siblings.land(key)
+        elif job is not None and job.state == "running":
+            self._submitter.siblings.started(key)
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, phase_of(now, self._window.is_waiting(key) or self._submitter.stands_in_line(key)), len(pods))
         self._teller.look(key, msgspec.structs.replace(now, pods=everyone) if strangers else now, pods)
