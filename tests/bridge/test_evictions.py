@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from slinky.bridge.budgets import LONGEST_AGAIN, MANY, Budgets, name_of_budget, seconds_to_next
+from slinky.bridge.budgets import LONGEST_AGAIN, MANY, MOST_REFUSED, Budgets, name_of_budget, seconds_to_next
 from slinky.bridge.ends import Ending
 from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.evictions import Evictions, is_passed_over
@@ -307,6 +308,31 @@ def test_a_budget_of_many_workloads_is_asked_by_one_of_them() -> None:
             await asyncio.sleep(0.2)
             await look()
         assert not any(own.refusals for own in known)
+
+    run_in_virtual_time(story())
+
+
+def test_budgets_of_one_namespace_say_no_a_limited_number_of_times_a_second_and_others_are_asked_meanwhile() -> None:
+    async def story() -> None:
+        case, asked_of = Case(budgets="honour"), Counter[str]()
+
+        async def evict(pod: Pod, reason: str, why: str) -> str:  # noqa: ARG001
+            asked_of[pod.metadata.namespace] += 1
+            return BUDGET.replace("web", pod.metadata.name)
+
+        case.executor.evict = evict  # type: ignore[method-assign]
+        names = [("many", f"p{n}") for n in range(1000)] + [("few", "p")]
+        pods = [msgspec.structs.replace(POD, metadata=Meta(name=name, namespace=space, uid=space + name)) for space, name in names]
+        known = [Known(job_id=number) for number in range(len(pods))]
+        loop = asyncio.get_running_loop()
+        end = loop.time() + 600
+        while loop.time() < end:
+            for pod, own in zip(pods, known, strict=True):
+                await case.evictions.evict(pod, Evict(pod.metadata.uid, "SlurmCancelled", "cancelled"), own)
+            await asyncio.sleep(0.5)
+        assert asked_of["many"] <= 1000 + (600 + 1) * MOST_REFUSED
+        assert asked_of["few"] > 600 / LONGEST_AGAIN / 1.5
+        assert all(own.refusals for own in known)
 
     run_in_virtual_time(story())
 

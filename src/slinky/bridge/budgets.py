@@ -2,15 +2,17 @@
 
 *Invariants:* after a refusal, a budget is asked again by one pod alone, whatever number of pods it covers. While it says
 yes, one pod more asks side by side for each that goes. Pods that are not ready count as another budget, as some budgets let
-those go. What is kept is bounded by the number of budgets that said no in the last minutes.
+those go. All budgets of a namespace together say no a limited number of times a second, besides the first time to each pod.
+What is kept is bounded by the number of budgets that said no in the last minutes.
 """
 
 import asyncio
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable
 
-__all__ = ["LONGEST_AGAIN", "Budget", "Budgets", "name_of_budget", "seconds_to_next"]
+__all__ = ["LONGEST_AGAIN", "MOST_REFUSED", "Budget", "Budgets", "name_of_budget", "seconds_to_next"]
 
 FIRST_AGAIN = 1.0
 LONGEST_AGAIN = 15.0
@@ -18,6 +20,7 @@ MOST_DOUBLINGS = 10
 MOST_SIDE_BY_SIDE = 128
 KEPT_SECONDS = 120.0  # a budget that nothing asked for so long is forgotten
 MANY = 1000  # budgets, above which it is looked which of them can be forgotten
+MOST_REFUSED = 20  # in a second, to pods of one namespace that were refused before
 SPREAD_SECONDS = 3.0  # over so long the workloads that one budget puts off come again
 
 _NAME = re.compile(r"The disruption budget (\S+) ")
@@ -98,6 +101,8 @@ class Budgets:
     def __init__(self) -> None:
         self._of: dict[tuple[str, str, bool], Budget] = {}
         self._look_above = MANY
+        self._second = 0.0
+        self._refused: Counter[str] = Counter()  # since that second began, by namespace
 
     def __len__(self) -> int:
         return len(self._of)
@@ -113,6 +118,17 @@ class Budgets:
             found = self._of[key] = Budget()
             found.used_at = now
         return found
+
+    def may_ask(self, namespace: str, now: float) -> bool:
+        """Whether the namespace's budgets have not said no too often in this second."""
+        if now - self._second >= 1:
+            self._second = now
+            self._refused.clear()
+        return self._refused[namespace] < MOST_REFUSED
+
+    def refused(self, namespace: str) -> None:
+        """One of the namespace's budgets said no to a pod that it had refused before."""
+        self._refused[namespace] += 1
 
     def reopen(self, namespace: str, names: Iterable[str]) -> None:
         for name in names:

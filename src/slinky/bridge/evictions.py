@@ -8,12 +8,13 @@ own grace period is always honoured.
 
 import asyncio
 import logging
+import random
 from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-from slinky.bridge.budgets import Budget, Budgets, name_of_budget
+from slinky.bridge.budgets import LONGEST_AGAIN, Budget, Budgets, name_of_budget
 from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.executor import Executor
 from slinky.bridge.memory import Evicted, Known, Refusal
@@ -80,21 +81,29 @@ class Evictions:
         if before is None:
             known.evicted[uid] = Evicted(wanted.reason, wanted.why)
             return await self._executor.evict(pod, wanted.reason, wanted.why)
-        budget = self._budget(pod, before.words, loop.time())
+        namespace, budget = pod.metadata.namespace, self._budget(pod, before.words, loop.time())
+        if not self._budgets.may_ask(namespace, loop.time()):
+            self._put_off(uid, wanted, before, known, loop.time() + LONGEST_AGAIN * random.uniform(0.5, 1.0))  # noqa: S311
+            return None
         if not await budget.may_ask():
-            again = self._not_after_due(budget.again(known.job_id), before.since, wanted, loop.time())
-            known.refusals[uid] = msgspec.structs.replace(before, again=again)
+            self._put_off(uid, wanted, before, known, budget.again(known.job_id))
             return None
         try:
             known.evicted[uid] = Evicted(wanted.reason, wanted.why)
             words = await self._executor.evict(pod, wanted.reason, wanted.why)
             if not words:
                 budget.granted()
-            elif name_of_budget(words) == name_of_budget(before.words):
+                return words
+            self._budgets.refused(namespace)
+            if name_of_budget(words) == name_of_budget(before.words):
                 budget.refused(loop.time())  # before the next in turn asks
             return words
         finally:
             budget.left()
+
+    def _put_off(self, uid: str, wanted: Evict, before: Refusal, known: Known, again: float) -> None:
+        again = self._not_after_due(again, before.since, wanted, asyncio.get_running_loop().time())
+        known.refusals[uid] = msgspec.structs.replace(before, again=again)
 
     def _budget(self, pod: Pod, words: str, now: float) -> Budget:
         ready = pod.condition("Ready")
