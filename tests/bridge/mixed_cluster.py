@@ -83,8 +83,8 @@ class Cluster:
         gres = f"gpu:{gpus}" if gpus else ""
         return SlurmNode(name=name, cpus=64, real_memory=256 * 1024, gres=gres, partitions=["bridge"], node_states=["IDLE", "EXTERNAL"])
 
-    async def all(self) -> list[SlurmNode]:
-        return list(self.in_slurm.values())
+    async def since(self, _: int) -> tuple[list[SlurmNode], int]:
+        return list(self.in_slurm.values()), 0
 
     # Of a workload
 

@@ -29,7 +29,7 @@ MOST_LOOKS = 5  # at what an evicted pod says of it
 
 class Acts:
     def __init__(self, executor: Executor, submitter: Submitter, poller: JobPoller, metrics: BridgeMetrics, evictions: Evictions) -> None:
-        self.evict = evictions.evict
+        self.evict, self.in_turn, self.ask_again = evictions.evict, evictions.in_turn, evictions.ask_again
         self._executor = executor
         self._submitter = submitter
         self._poller = poller

@@ -21,7 +21,7 @@ from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.settings import Settings
 from slinky.bridge.workload import COSCHEDULING_LABEL
 from slinky.kube import Pod
-from slinky.kube.objects import PodSpec
+from slinky.kube.objects import Affinity, PodSpec
 from slinky.kube.quantities import QuantityError
 
 __all__ = [
@@ -126,6 +126,7 @@ def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_b
         *_not_yet(pod),
         *_problems(annotations, grant, *_own_word(pod), whole=not _is_made(pod)),
         *grant.too_long(_grace(pod)),
+        *_reaching(pod, grant),
         *_too_few(pod, annotations, grant),
     ]
     if problems:
@@ -233,6 +234,17 @@ def _too_few(pod: Mapping[str, Any], said: Mapping[str, str], grant: Grant) -> l
         return []  # which is said already, or the API server says it
 
 
+def _reaching(pod: Mapping[str, Any], grant: Grant) -> list[str]:
+    """Required affinity into other namespaces, where the policy allows none."""
+    said = (pod.get("spec") or {}).get("affinity")
+    if not said or grant.cross_namespace_affinity:
+        return []
+    try:
+        return grant.reaching(msgspec.convert(said, Affinity))
+    except msgspec.ValidationError:
+        return []  # the API server says it
+
+
 def _is_made(pod: Mapping[str, Any]) -> bool:
     """By a controller, whose object may have annotations too."""
     return any(owner.get("controller") for owner in pod.get("metadata", {}).get("ownerReferences") or ())
@@ -285,6 +297,7 @@ def _template_problems(template: Mapping[str, Any], said: Mapping[str, str], gra
         *_not_yet(template),
         *_problems(said, grant, name, deadline or limit, hints=hints),
         *grant.too_long(_grace(template)),
+        *_reaching(template, grant),
         *_too_few(template, said, grant),
     ]
 

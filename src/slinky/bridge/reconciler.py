@@ -139,6 +139,7 @@ class Reconciler:
         elif known.end.is_same_end(ending):
             return
         else:  # the budget is asked again at once; the time for which it was honoured counts
+            self._acts.ask_again(key.namespace, known)
             again = {uid: msgspec.structs.replace(refusal, tries=0, again=0.0) for uid, refusal in known.refusals.items()}
             known.refusals = again
         known.end = ending
@@ -233,6 +234,8 @@ class Reconciler:
                 self._submitter.leave_lines(key)
         if job is not None and not starts:
             self._submitter.siblings.land(key)
+        elif job is not None and job.state == "running":
+            self._submitter.siblings.started(key)
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, phase_of(now, self._window.is_waiting(key) or self._submitter.stands_in_line(key)), len(pods))
         self._teller.look(key, msgspec.structs.replace(now, pods=everyone) if strangers else now, pods)
@@ -286,6 +289,7 @@ class Reconciler:
         given_back = False
         if len(pods) > 1 and any(isinstance(action, Evict) for action in actions):
             await self._submitter.label_all(pods.values(), known)
+        evictions = iter(self._acts.in_turn([action for action in actions if isinstance(action, Evict)], known))
         for action in actions:
             match action:
                 case Submit():
@@ -308,8 +312,9 @@ class Reconciler:
                 case Label(uid, job_id):
                     acts.append(self._submitter.label([pods[uid]], job_id, known))
                     given_back = given_back or not job_id
-                case Evict(uid):
-                    acts.append(self._acts.evict(pods[uid], action, known))
+                case Evict():
+                    eviction = next(evictions)
+                    acts.append(self._acts.evict(pods[eviction.uid], eviction, known))
                 case Shorten(uid):
                     acts.append(self._acts.shorten(pods[uid]))
                 case SetApart(uid):
@@ -334,9 +339,10 @@ class Reconciler:
 
     def _look_again(self, key: WorkloadKey, known: Known) -> None:
         now = asyncio.get_running_loop().time()
+        least = seconds_between_looks(known.pods)  # moments of each of n pods, one by one, would cost n²
         for moment in (next_moment(known, now, self.succession.seconds), self._submitter.turn_of(key)):
             if moment > now:
-                self.queue.add_after(key, moment - now + 0.05)
+                self.queue.add_after(key, max(moment - now, least) + 0.05)
 
     def _forget(self, key: WorkloadKey, known: Known) -> None:
         self.knowledge.drop_job(key, known)

@@ -169,6 +169,7 @@ class Submitter:
         except NotFoundError:
             return False  # it is over, as will be seen
         known.keep_place(priority)
+        self.siblings.rejected(key, known.arrived)
         known.requeues += 1
         known.avoided |= {node: self._directions.avoid(node, refused[node]) for node in nodes}
         known.rejected = why

@@ -41,11 +41,11 @@ class Slurm:
         self.nodes = self
         self._names = names
 
-    async def all(self) -> list[SlurmNode]:
+    async def since(self, _: int) -> tuple[list[SlurmNode], int]:
         return [
             SlurmNode(name=name, cpus=64, real_memory=256 * 1024, partitions=["bridge"], node_states=["IDLE", "EXTERNAL"])
             for name in self._names
-        ]
+        ], 0
 
 
 class Place(Shelves):
