@@ -208,8 +208,10 @@ class Executor:
         self._check()
         name, namespace, uid, labels = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid, {JOB_ID: str(job_id)}
         try:
+            if FINALIZER not in pod.metadata.finalizers:
+                await self._hold(pod)
             await self._kube.bind(name, namespace, node, uid=uid, annotations=annotations, labels=labels)
-        except (ConflictError, NotFoundError) as error:
+        except (ConflictError, NotFoundError, InvalidError) as error:
             try:
                 there = await self._there(pod)
             except KubeError as lost:
@@ -219,6 +221,15 @@ class Executor:
             log.info("pod %s is bound already, is being deleted, or is another one now: %s", pod.key, error)
             return there is not None and there.spec.node_name == node
         return True
+
+    async def _hold(self, pod: Pod) -> None:
+        """Give a pod the finalizer that admission did not give it.
+
+        A pod on a node without it could be deleted by force, and would leave the count while its containers go on.
+        """
+        change = {"metadata": {"uid": pod.metadata.uid, "finalizers": [FINALIZER]}}
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        await self._kube.patch(PODS, name, change, namespace, kind=PatchKind.STRATEGIC)  # a merge would remove others'
 
     async def _there(self, pod: Pod) -> Pod | None:
         """As the server has it; None where it is gone, or another has its name."""
