@@ -1,11 +1,13 @@
 """Why a pod waits: each step of its way that it may not have passed, with the advice that helps."""
 
+import msgspec
 import pytest
 
+from slinky.bridge.keys import CLAIM_CONFLICT
 from slinky.explain.facts import Facts
 from slinky.explain.pods import pod_findings
 from slinky.explain.report import explain_pod, text
-from tests.explain.worlds import facts, job, lease, namespace, pod, with_job
+from tests.explain.worlds import claim_lease, facts, job, lease, namespace, pod, with_job
 
 WAITING = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
 GATED = {"schedulingGates": [{"name": "example.com/quota"}]}
@@ -54,6 +56,11 @@ CASES: dict[str, tuple[Facts, str, str]] = {
     ),
     "pod-gated": (facts({"pod": pod(spec=GATED)}), "example.com/quota", "ask whoever sets the gate example.com/quota"),
     "bridge-not-running": (facts({"lease": lease(ago=600)}), "renewed by bridge-0, too long ago", "kubectl -n slinky get pods"),
+    "bridge-claim-conflict": (
+        facts({"claim": claim_lease(4711)}),
+        "Slurm job 4711 carries claim 9.zz.4",
+        "kubectl -n slinky annotate --overwrite lease slurm-bridge-claim slinky.slurm.net/take-over=9.zz",
+    ),
     "pod-unheeded": (facts(), "no job, and no condition", "bridge's log"),
     "pod-just-arrived": (facts({"pod": pod(creationTimestamp="2026-11-15T11:59:55Z")}), "a moment ago", ""),
     "pod-owner-gone": (
@@ -183,3 +190,23 @@ def test_the_text_has_what_both_sides_say_and_the_worst_first() -> None:
     assert "→ scontrol release 7" in written
     assert "Kubernetes says\n  pod team/train-0 is Pending, scheduler slurm-bridge-scheduler" in written
     assert "Slurm says\n  job 7 (team/train-0) is PENDING in partition bridge, reason JobHeldUser" in written
+
+
+def test_a_claim_conflict_is_said_of_all_pods_that_wait_and_only_while_a_bridge_leads() -> None:
+    """With it, a pod without a job is not unheeded; a conflict that an ended bridge left there says nothing."""
+    conflict = {"claim": claim_lease(4711)}
+    assert [each.code for each in pod_findings(facts(conflict))] == ["bridge-claim-conflict"]
+    with_a_job = with_job(job(7), kube=conflict)
+    assert next(each.code for each in pod_findings(with_a_job)) == "bridge-claim-conflict"
+    assert explain_pod(with_a_job).was_found
+    ended = [each.code for each in pod_findings(facts({**conflict, "lease": lease(ago=600)}))]
+    assert ended == ["bridge-not-running"]
+    assert [each.code for each in pod_findings(facts({"claim": claim_lease()}))] == ["pod-unheeded"]
+
+
+@pytest.mark.parametrize("said", ["", "{", "[]", '{"jobId":"x"}', '{"jobId":1}', "null"])
+def test_an_annotation_that_is_no_conflict_says_nothing(said: str) -> None:
+    told = claim_lease()
+    meta = msgspec.structs.replace(told.metadata, annotations={CLAIM_CONFLICT: said})
+    broken = msgspec.structs.replace(told, metadata=meta)
+    assert [each.code for each in pod_findings(facts({"claim": broken}))] == ["pod-unheeded"]

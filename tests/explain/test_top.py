@@ -5,7 +5,7 @@ from rich.console import Console
 from slinky.explain.facts import Facts
 from slinky.explain.top import Shown, keys, press, view
 from slinky.explain.troubles import kube_trouble
-from tests.explain.worlds import STAMP, facts, job, node, number, pod
+from tests.explain.worlds import STAMP, claim_lease, facts, job, node, number, pod
 
 
 def drawn(seen: Facts, height: int = 40, shown: Shown | None = None, width: int = 160) -> str:
@@ -92,3 +92,10 @@ def test_a_side_that_is_down_is_said_and_the_other_is_shown() -> None:
     text = drawn(facts({"troubles": (down,), "unread": frozenset({"pods", "lease"}), "lease": None}, {"queue": (job(7),)}))
     assert "kubernetes-unreachable: pods: refused" in text
     assert "bridge: not known" in text and "team/train-0" in text
+
+
+def test_a_bridge_that_does_nothing_is_said_beside_its_leader_and_below() -> None:
+    text = drawn(facts({"claim": claim_lease(4711)}, {"queue": (job(7),)}))
+    assert "bridge: led by bridge-0, does nothing" in text
+    assert "bridge-claim-conflict: Slurm job 4711 carries claim 9.zz.4" in text
+    assert "does nothing" not in drawn(facts({"claim": claim_lease()}, {"queue": (job(7),)}))

@@ -210,7 +210,7 @@ class Leadership:
         """Jobs that another copy of this cluster submitted stop everything."""
         self._claim = claim
         self._strays.is_foreign = claim.is_foreign_job
-        self._executor.stamp = claim.stamp
+        self._executor.stamp, claim.comments = claim.stamp, self._executor.comments
         claim.live = lambda: self.poller.jobs
         self.also(claim.run, "claim")
 

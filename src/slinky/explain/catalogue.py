@@ -11,9 +11,10 @@ __all__ = ["AREAS", "CATALOGUE", "entry"]
 
 NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 
-# In the order in which they are told. Those from `configuration` on are looked at by the doctor, the others by explain; `sides` by both.
+# In the order in which they are told. Those from `configuration` on are looked at by the doctor, the others by explain; `sides` and `bridge` by both.
 AREAS: Mapping[str, str] = {
     "sides": "Whether both sides answer",
+    "bridge": "Whether the bridge acts",
     "pod": "A pod",
     "job": "A job in Slurm",
     "node": "A node",
@@ -48,6 +49,8 @@ _ENTRIES = (
     Entry("slurm-token-expired", "sides", ERROR, "The Slurm token's time is up.", "renew it: `scontrol token username={user} lifespan=86400`, into {file}; it is read again by itself"),
     Entry("slurm-token-refused", "sides", ERROR, "Slurm does not believe the token.", "make it with the key that slurmctld has now (AuthAltParameters=jwt_key=…), for a user that slurmctld's host knows; the token's user is {user}"),
     Entry("slurm-forbidden", "sides", WARNING, "Slurm does not tell the token's user something, so what depends on it is not judged.", "use a token of an administrator of Slurm; this one's user is {user}"),
+    # The bridge
+    Entry("bridge-claim-conflict", "bridge", ERROR, "A bridge leads and does nothing: another copy of its Kubernetes cluster claims jobs in this Slurm. Pods that run go on.", "find the other bridge and end it, or give it another Slurm; to let this one take over: kubectl -n {namespace} annotate --overwrite lease {name} slinky.slurm.net/take-over={word} (docs/operations.md, Kubernetes)"),
     # Pods
     Entry("pod-not-found", "pod", ERROR, "There is no such pod.", "look for its name: kubectl get pods -n {namespace}"),
     Entry("pod-over", "pod", NOTE, "The pod has ended.", ""),

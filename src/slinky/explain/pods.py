@@ -13,7 +13,7 @@ from slinky.explain.catalogue import entry
 from slinky.explain.facts import Facts
 from slinky.explain.findings import Finding
 from slinky.explain.jobs import job_findings, job_lines
-from slinky.explain.leader import is_held
+from slinky.explain.leader import claim_finding, is_held
 from slinky.kube import Pod
 
 __all__ = ["job_of", "pod_findings", "pod_lines", "requested"]
@@ -167,6 +167,9 @@ def _waiting(pod: Pod, facts: Facts, about: str) -> Iterator[Finding]:
             f"was last renewed by {holder}, too long ago" if holder else "is held by nobody" if facts.kube.lease else "does not exist"
         )
         yield entry("bridge-not-running").found(about, seen, namespace=facts.settings.namespace)
+    conflict = claim_finding(facts.kube.lease, facts.kube.claim, facts.now)
+    if conflict:
+        yield conflict
     said, job = pod.condition(CONDITION), job_of(pod)
     if said and said.reason in ("NodeNotFree", "BindingVolumes"):
         yield _standing(said.reason, said.message, facts, about)
@@ -183,7 +186,7 @@ def _waiting(pod: Pod, facts: Facts, about: str) -> Iterator[Finding]:
         yield _refused(said.message or "the bridge does not say why", facts, about)
     elif said and said.reason in STANDINGS:
         yield _standing(said.reason, said.message, facts, about)
-    elif not leaderless and facts.kube.knows("lease"):
+    elif not leaderless and not conflict and facts.kube.knows("lease"):
         born = pod.metadata.creation_timestamp
         late = born is not None and facts.now - born > PATIENCE
         seen = "it has no job, and no condition of the bridge's" + ("" if late else ": it was made a moment ago")

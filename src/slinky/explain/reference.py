@@ -10,7 +10,8 @@ from slinky.explain.findings import Entry
 
 __all__ = ["doctor_reference", "explain_reference"]
 
-EXPLAINED = ("sides", "pod", "job", "node")
+BY_BOTH = ("sides", "bridge")
+EXPLAINED = (*BY_BOTH, "pod", "job", "node")
 SEVERITIES = "Three severities: `error` (does not work), `warning` (works, but not as it should), `note` (how things are)."
 
 EXPLAIN = f"""\
@@ -66,7 +67,7 @@ def explain_reference() -> str:
 
 
 def doctor_reference() -> str:
-    return DOCTOR + "".join(_tables(area for area in AREAS if area not in EXPLAINED or area == "sides"))
+    return DOCTOR + "".join(_tables(area for area in AREAS if area not in EXPLAINED or area in BY_BOTH))
 
 
 def _tables(areas: Iterable[str]) -> Iterator[str]:

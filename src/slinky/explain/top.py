@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slinky.explain.facts import Facts
-from slinky.explain.leader import is_held
+from slinky.explain.leader import claim_finding, is_held
 from slinky.explain.nodes import devices_in_slurm
 from slinky.explain.pods import job_of
 from slinky.kube import Pod
@@ -76,9 +76,18 @@ def _parts(facts: Facts) -> Iterator[RenderableType]:
     jobs = ", ".join(f"{count} {state.lower()}" for state, count in sorted(_counts(facts).items(), key=lambda each: -each[1])) or nothing
     phases = ", ".join(f"{count} {phase.lower()}" for phase, count in Counter(pod.status.phase for pod in pods).most_common()) or "none"
     holder = facts.kube.lease.spec.holder_identity if facts.kube.lease and is_held(facts.kube.lease, facts.now) else ""
-    leads = f"led by {holder}" if holder else "nobody leads" if facts.kube.knows("lease") else "not known"
+    conflict = claim_finding(facts.kube.lease, facts.kube.claim, facts.now)
+    leads = (
+        f"led by {holder}, does nothing"
+        if conflict
+        else f"led by {holder}"
+        if holder
+        else "nobody leads"
+        if facts.kube.knows("lease")
+        else "not known"
+    )
     yield Text(f"{facts.now:%H:%M:%S} UTC   bridge: {leads}   jobs: {jobs}   pods with a job: {phases}", no_wrap=True, overflow="ellipsis")
-    for trouble in facts.troubles:
+    for trouble in (*((conflict,) if conflict else ()), *facts.troubles):
         yield Text(f"{trouble.code}: {trouble.seen}", style="bold red", no_wrap=True, overflow="ellipsis")
 
 
