@@ -82,7 +82,7 @@ def pod_findings(facts: Facts) -> list[Finding]:
 
 
 def slurm_lines(facts: Facts) -> Iterator[str]:
-    yield from job_lines(facts.slurm.jobs, facts.now)
+    yield from job_lines(facts.slurm.jobs, facts.now, facts.slurm.queue)
 
 
 def _findings(facts: Facts) -> Iterator[Finding]:
