@@ -56,7 +56,7 @@ _ENTRIES = (
     Entry("pod-leaving", "pod", NOTE, "The pod is being deleted; its job's share ends when its containers are gone.", "wait; where its node is gone for good, taint the Node node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"),
     Entry("pod-not-ours", "pod", NOTE, "Its namespace is not managed: Kubernetes' own scheduler places it, Slurm does not know it.", "to have Slurm schedule it: set schedulerName {scheduler}, or have namespace {namespace} managed ({managed}), and create the pod anew"),
     Entry("pod-missed-by-webhook", "pod", ERROR, "Its namespace is managed, but the webhook was not asked when the pod was made, so that another scheduler has it.", "delete the pod, so that it is made anew; `slinky doctor` tells whether the webhook is there now"),
-    Entry("pod-other-scheduler", "pod", NOTE, "The pod names another scheduler, so the bridge leaves it alone.", "to have Slurm schedule it: remove spec.schedulerName, or set it to {scheduler}, and create the pod again"),
+    Entry("pod-other-scheduler", "pod", NOTE, "The pod names another scheduler, so the bridge leaves it alone.", "to have Slurm schedule it: {how}, and create the pod again"),
     Entry("pod-of-daemonset", "pod", NOTE, "Pods of DaemonSets are never taken over by Slurm.", ""),
     Entry("pod-gated-by-kueue", "pod", WARNING, "Kueue holds the pod back: it goes to Slurm when Kueue admits it.", "kubectl get workloads -n {namespace}; or take the label kueue.x-k8s.io/queue-name off, as one queue is enough"),
     Entry("pod-gated", "pod", WARNING, "A scheduling gate holds the pod back: it goes to Slurm when whoever set the gate takes it off.", "ask whoever sets the gate {gate}"),
