@@ -138,7 +138,7 @@ CASES: dict[str, tuple[Installation, str, str]] = {
     "webhook-certificate-expired": (installation({"webhooks": webhooks(authorities=EXPIRED.authorities, certificate=EXPIRED.certificate)}), "ended at", "delete secret slurm-bridge-admission"),
     "webhook-without-endpoint": (installation({"webhooks": webhooks(endpoints=0)}), "no address behind it", "endpointslices"),
     "leader-missing": (installation({"lease": None}), "does not exist", "leader.name slurm-bridge"),
-    "leader-nobody": (installation({"lease": lease("", 0)}), "nobody holds it", "kubectl -n slinky get pods"),
+    "leader-nobody": (installation({"lease": lease("", 0)}), "it has no holder", "kubectl -n slinky get pods"),
     "clock-kubernetes": (installation({"ahead": -95.0}), "95 s behind", "chrony"),
     "clock-slurm": (installation(slurm={"ahead": 300.0}), "300 s ahead", "chrony"),
 }  # fmt: skip

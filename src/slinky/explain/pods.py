@@ -172,7 +172,7 @@ def _waiting(pod: Pod, facts: Facts, about: str) -> Iterator[Finding]:
     if leaderless:
         holder = facts.kube.lease.spec.holder_identity if facts.kube.lease else ""
         seen = f"Lease {facts.settings.namespace}/{facts.settings.leader.name} " + (
-            f"was last renewed by {holder}, too long ago" if holder else "is held by nobody" if facts.kube.lease else "does not exist"
+            f"was last renewed by {holder}, too long ago" if holder else "has no holder" if facts.kube.lease else "does not exist"
         )
         yield entry("bridge-not-running").found(about, seen, namespace=facts.settings.namespace)
     said, job = pod.condition(CONDITION), job_of(pod)

@@ -76,7 +76,7 @@ def _parts(facts: Facts) -> Iterator[RenderableType]:
     jobs = ", ".join(f"{count} {state.lower()}" for state, count in sorted(_counts(facts).items(), key=lambda each: -each[1])) or nothing
     phases = ", ".join(f"{count} {phase.lower()}" for phase, count in Counter(pod.status.phase for pod in pods).most_common()) or "none"
     holder = facts.kube.lease.spec.holder_identity if facts.kube.lease and is_held(facts.kube.lease, facts.now) else ""
-    leads = f"led by {holder}" if holder else "nobody leads" if facts.kube.knows("lease") else "not known"
+    leads = f"led by {holder}" if holder else "no leader" if facts.kube.knows("lease") else "not known"
     yield Text(f"{facts.now:%H:%M:%S} UTC   bridge: {leads}   jobs: {jobs}   pods with a job: {phases}", no_wrap=True, overflow="ellipsis")
     for trouble in facts.troubles:
         yield Text(f"{trouble.code}: {trouble.seen}", style="bold red", no_wrap=True, overflow="ellipsis")
