@@ -152,7 +152,7 @@ def test_a_restored_copy_does_nothing_while_production_leads_and_production_goes
         assert not await second.settle(copy.claimed())
         assert not second.may_act
         assert second.problem
-        assert "Slurm job 1 of this cluster" in second.problem
+        assert "Slurm job 1 has claim" in second.problem
         await asyncio.sleep(BEAT_SECONDS * 5)
         assert first.may_act
         assert claim_of(production.extras[1]) == Claim.parse((production.annotations or {})[CLAIM])

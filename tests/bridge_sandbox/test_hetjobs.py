@@ -258,7 +258,7 @@ async def test_without_hetjobs_it_is_one_job_with_the_largest_needs_and_is_told(
 
         async def told() -> bool:
             return await events_of(team, names[0]) == [
-                "the pods differ and are one Slurm job with the largest needs for all: gangs.hetjobs is never"
+                "the pods differ: every task requests the largest pod's resources: gangs.hetjobs is never"
             ]
 
         await team.until("an Event said so", told)

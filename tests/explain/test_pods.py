@@ -95,7 +95,7 @@ CASES: dict[str, tuple[Facts, str, str]] = {
         "ask for less",
     ),
     "pod-submit-limit": (
-        facts({"pod": pod(standing=("SubmitLimit", "a submit limit of Slurm is reached; it is number 3 in line"))}),
+        facts({"pod": pod(standing=("SubmitLimit", "Slurm accepts no more jobs now: MaxJobCount; it is number 3 in line"))}),
         "number 3 in line",
         "maxsubmit",
     ),
@@ -113,7 +113,7 @@ CASES: dict[str, tuple[Facts, str, str]] = {
     "pod-window": (facts({"pod": pod(standing=("Window", "waits for its turn"))}), "its turn", "windows.namespace (1000)"),
     "pod-gathering": (facts({"pod": pod(standing=("Gathering", "3 pods of g are there"))}), "3 pods", "quota"),
     "pod-group-missing": (
-        facts({"pod": pod(standing=("GroupMissing", "PodGroup team/g does not exist, or has …: 2 of its pods wait for it"))}),
+        facts({"pod": pod(standing=("GroupMissing", "PodGroup team/g does not exist: 2 pods are waiting for it"))}),
         "PodGroup team/g does not exist",
         "create PodGroup team/g in namespace team",
     ),

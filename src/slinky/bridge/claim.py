@@ -105,7 +105,7 @@ def claim_lease(lease: str) -> str:
 
 class ClaimGauge:
     def __init__(self, registry: CollectorRegistry) -> None:
-        text = "1 while Slurm has jobs of this cluster that another copy of it claims, and nothing is done"
+        text = "1 while the bridge does nothing because another copy of this cluster claims its jobs"
         self._gauge = Gauge("slinky_bridge_claim_conflict", text, registry=registry)
 
     def show(self, conflict: bool) -> None:
@@ -139,9 +139,9 @@ class ClaimKeeper:
             return None
         job = self._foreign
         return (
-            f"Slurm job {job.job_id} of this cluster carries claim {job.claim}, which this Kubernetes did not write: another copy of the cluster "
-            f"(restored from a backup, or with the same `cluster` setting) uses this Slurm, or this Kubernetes was set back to an older state. "
-            f"The bridge does nothing; pods that run go on. End the other bridge and, if this one is to lead: "
+            f"Slurm job {job.job_id} has claim {job.claim}, which this Kubernetes did not write. Either another cluster uses this Slurm "
+            f"(a restored copy, or the same `cluster` setting), or this cluster was restored to an older state. "
+            f"The bridge does nothing; running pods keep running. To let this bridge act, stop the other one and run: "
             f"kubectl -n {self._namespace} annotate --overwrite lease {self._name} {TAKE_OVER}={job.claim.word}"
         )
 
@@ -216,7 +216,7 @@ class ClaimKeeper:
             self._own = msgspec.structs.replace(own, beat=own.beat + 1)
             if not await self._write(str(own), self._own):
                 self._own = own
-                log.warning("Lease %s/%s has another claim than this leader's: another process leads", self._namespace, self._name)
+                log.warning("Lease %s/%s has a claim that this process did not write: another bridge leads", self._namespace, self._name)
                 return
             if await self._put_on(job_id, self._own):
                 return
@@ -259,7 +259,7 @@ class ClaimKeeper:
             self.events.record(about, "ClaimConflict", text, warning=True)
 
     def _give_up(self, why: str) -> bool:
-        log.warning("no claim is kept: a restored copy of this Kubernetes cluster that reaches this Slurm would not be noticed: %s", why)
+        log.warning("no claim is kept, so the bridge cannot notice a restored copy of this cluster on the same Slurm: %s", why)
         self._off, self._foreign = why, None
         self._gauge.show(False)
         return True

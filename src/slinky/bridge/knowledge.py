@@ -41,7 +41,7 @@ def _check(workload: Workload, most: int) -> None:
     count = max(workload.size, workload.count)
     if workload.is_gang and count > most:
         raise TooManyPodsError(
-            f"{workload.key} is a gang of {count:,} pods, and one may have {most:,} (gangs.maxPods): make it smaller, or several of it"
+            f"{workload.key} is a gang of {count:,} pods, above the limit of {most:,} (gangs.maxPods): use a smaller gang, or several gangs"
         )
     if workload.coming is not None:
         needs_of(workload.coming.pod)

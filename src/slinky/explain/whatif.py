@@ -150,7 +150,7 @@ class _Free(msgspec.Struct):
 
 
 def estimate(ask: Ask, slurm: SlurmFacts, partition: str, now: dt.datetime, memory: int = 0) -> Answer:
-    by = "an estimate, as if nobody went first and all ran to their limits"
+    by = "an estimate: it assumes that no other job goes first and that every job runs to its time limit"
     nodes = [node for node in slurm.nodes_of(partition) if node.takes_jobs]
     waiting = sum(job.is_pending and job.partition == partition for job in slurm.queue) if slurm.queue is not None else None
     each = _Free(cpus=ask.cpus_each, memory=(ask.memory_each or memory) * ask.cpus_each, gpus=1 if ask.gpus else 0)
