@@ -165,7 +165,7 @@ _ENTRIES = (
     Entry("leader-missing", "leader", ERROR, "There is no Lease: no bridge has ever led here.", "start `slinky bridge run` with this configuration (namespace {namespace}, leader.name {name})"),
     Entry("leader-nobody", "leader", ERROR, "The Lease has no holder, or its holder does not renew it: nothing is submitted or bound.", "start `slinky bridge run`: kubectl -n {namespace} get pods, and its log"),
     Entry("clock-kubernetes", "clock", WARNING, "The API server's clock and the one here differ.", "run an NTP client (chrony) on both hosts"),
-    Entry("clock-slurm", "clock", ERROR, "slurmctld's clock and the one here differ: tokens are refused as not yet or no longer valid, and start times are wrong.", "run an NTP client (chrony) on both hosts"),
+    Entry("clock-slurm", "clock", ERROR, "slurmctld's clock and the one here differ: Slurm refuses tokens as not yet or no longer valid, and expected starts are shown in the wrong time. Time limits are not affected: they go by slurmctld's clock.", "run an NTP client (chrony) on both hosts"),
     # Of the operator
     Entry("operator-config-unreadable", "operator", ERROR, "The operator's configuration file is missing or wrong.", "mend {file}; docs/operator-configuration.md has all keys; or name another with --operator-config"),
     Entry("operator-leader-missing", "operator", ERROR, "There is no Lease: no operator has ever led here, and what is written stays undone.", "start `slinky operator run` (helm install slurm-operator charts/slurm-operator --namespace={namespace}), or say where it is (leader.name {name}, namespace {namespace}) with --operator-config"),
