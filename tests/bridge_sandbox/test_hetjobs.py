@@ -122,7 +122,7 @@ async def test_a_part_that_no_node_could_hold_parks_the_whole(team: Team) -> Non
     names, documents = roles(team, workers=1, gpus=9)
     await team.create(*documents)
     message = await team.until_condition(names[0], "Parked")
-    assert "asks for 9" in message
+    assert "the pod requests 9" in message
 
 
 async def test_where_there_are_too_few_nodes_for_a_hetjob_it_is_one_job(team: Team) -> None:

@@ -216,7 +216,7 @@ class ClaimKeeper:
             self._own = msgspec.structs.replace(own, beat=own.beat + 1)
             if not await self._write(str(own), self._own):
                 self._own = own
-                log.warning("Lease %s/%s has a claim that this process did not write: another bridge leads", self._namespace, self._name)
+                log.warning("Lease %s/%s has another claim than this leader's: another process leads", self._namespace, self._name)
                 return
             if await self._put_on(job_id, self._own):
                 return
