@@ -31,7 +31,7 @@ class Reasons(Mapping[str, str]):
     def __getitem__(self, node: str) -> str:
         if node not in self._names:
             raise KeyError(node)
-        return self._why(node) or f"node {node} had too little free a moment ago"
+        return self._why(node) or f"node {node} was refused a moment ago"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -219,7 +219,7 @@ def _in_words(partition: str, nodes: Mapping[str, NodeRoom], refused: Mapping[st
     counts: Counter[str] = Counter()
     for name in nodes:
         found = refused.get(name)
-        why = found[name] if found is not None else f"node {name} does not have the requested labels"
+        why = found[name] if found is not None else f"node {name} does not have the labels that are asked for"
         kind = why.replace(name, "…")
         examples.setdefault(kind, why)
         counts[kind] += 1
