@@ -304,12 +304,12 @@ def test_a_root_that_is_changed_is_refused_for_what_the_change_brings() -> None:
     worse = root({"template": template(**{ACCOUNT: "rich"})}, **{TIMELIMIT: "later"})
     assert "'later'" in admit_root(worse, OURS, wrong).refusal
     better = admit_root(root({}, **{TIMELIMIT: "5"}), OURS, wrong)
-    assert better.warnings == (f"annotation {TIMELIMIT}: what is changed holds for jobs that are submitted from now on",)
+    assert better.warnings == (f"annotation {TIMELIMIT}: the change applies only to jobs submitted from now on",)
 
 
 def test_job_annotations_of_a_pod_that_are_changed_are_judged_and_of_no_use_once_it_has_a_job() -> None:
     old = pod({"schedulerName": NAME}, annotations={TIMELIMIT: "5"})
-    for label, warnings in (({}, ()), ({JOB_ID: "7"}, (f"annotation {TIMELIMIT}: to no effect, as the pod is Slurm job 7 already",))):
+    for label, warnings in (({}, ()), ({JOB_ID: "7"}, (f"annotation {TIMELIMIT}: no effect, because the pod is already Slurm job 7",))):
         old["metadata"]["labels"] = label
         new = pod({"schedulerName": NAME}, annotations={TIMELIMIT: "6"}, labels=label)
         assert admit_change(old, new, OURS, by_bridge=False).warnings == warnings

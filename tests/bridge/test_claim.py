@@ -201,7 +201,7 @@ def test_a_restored_copy_does_nothing_while_production_leads_and_production_goes
         assert not await second.settle(copy.claimed())
         assert not second.may_act
         assert second.problem
-        assert "Slurm job 1 of this cluster" in second.problem
+        assert "Slurm job 1 has claim" in second.problem
         shown = conflict_in(copy.annotations or {})
         assert shown is not None
         assert (shown.job_id, shown.word) == (1, copy.claimed()[0].claim.word)

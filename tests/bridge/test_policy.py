@@ -200,7 +200,7 @@ def test_a_user_without_a_group_is_refused_as_slurm_would_take_roots(rule: dict[
 def test_a_user_that_a_label_gives_needs_a_group_too() -> None:
     granted = policy({"fromLabels": ["user", "group"]}).grant("lab", {"policy.slinky.slurm.net/user": "alice"})
     [problem] = granted.groupless(said())
-    assert problem.startswith("jobs of namespace lab are user 'alice''s, and no group is named")
+    assert problem.startswith("jobs of namespace lab run as user 'alice', and no group is named")
     both = {"policy.slinky.slurm.net/user": "alice", "policy.slinky.slurm.net/group": "staff"}
     assert policy({"fromLabels": ["user", "group"]}).grant("lab", both).groupless(said()) == []
 

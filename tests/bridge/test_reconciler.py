@@ -220,7 +220,7 @@ def test_a_node_that_was_refused_is_judged_again_when_it_changes_and_the_reason_
         await world.until(lambda: known.parked)
         assert "pod ns/foreign has it" in known.parked
         assert "pod ns/foreign has it" in world.comments[1]
-        assert world.comments[1].startswith("given back by slurm-bridge: ")
+        assert world.comments[1].startswith("cancelled by slurm-bridge: ")
         world.unfit = {}
         me: Any = world
         loop = world.loop
@@ -271,7 +271,7 @@ def test_a_workload_is_sent_back_a_limited_number_of_times_and_then_parked() -> 
             world.set_job(number, "RUNNING")
         known = world.loop.known[WorkloadKey("Pod", "ns", "a-uid")]
         await world.until(lambda: known.parked)
-        assert known.parked == f"given back {MOST_REQUEUES + 1} times in a row, as node n has a taint"
+        assert known.parked == f"cancelled and submitted again {MOST_REQUEUES + 1} times in a row: node n has a taint"
         await world.until(lambda: world.held[MOST_REQUEUES + 1].is_finished)
         assert not world.pod("a").metadata.labels.get(JOB_ID)
         world.unfit = {}
@@ -465,6 +465,6 @@ def test_a_pod_that_requests_more_than_its_part_of_the_job_is_never_bound(caplog
         assert not known.avoided, "no other node would help"
         world.submit = submit  # type: ignore[method-assign]
         await world.until(lambda: 2 in world.held)
-        assert "pod ns/a requests 4 CPUs, and its part of the job has 1 (job 1, node n)" in caplog.text
+        assert "pod ns/a requests 4 CPUs, but its share of the job is 1 (job 1, node n)" in caplog.text
 
     told(story)

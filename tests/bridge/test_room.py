@@ -47,15 +47,18 @@ def refusal(pod: Pod, used: dict[str, Fraction] | None = None, foreign: dict[str
 @pytest.mark.parametrize(
     ("requests", "words"),
     [
-        ({"cpu": "9"}, "node n has 8 cpu in all, and the pod asks for 9"),
-        ({"memory": "17Gi"}, "node n has 16Gi memory in all, and the pod asks for 17Gi"),
-        ({"memory": "17179869185"}, "node n has 17179869184 bytes memory in all, and the pod asks for 17179869185 bytes"),
-        ({"ephemeral-storage": "11Gi"}, "ephemeral-storage in all"),
-        ({"hugepages-2Mi": "2Gi"}, "hugepages-2Mi in all"),
-        ({"hugepages-1Gi": "1Gi"}, "node n has 0 hugepages-1Gi in all"),
-        ({"nvidia.com/gpu": "5"}, "node n has 4 nvidia.com/gpu in all"),
-        ({"example.com/fpga": "3"}, "example.com/fpga in all"),
-        ({"example.com/none": "1"}, "node n has 0 example.com/none in all"),
+        ({"cpu": "9"}, "node n has 8 cpu in total, but the pod requests 9"),
+        ({"memory": "17Gi"}, "node n has 16Gi memory in total, but the pod requests 17Gi"),
+        ({"memory": "17179869185"}, "node n has 17179869184 bytes memory in total, but the pod requests 17179869185 bytes"),
+        ({"ephemeral-storage": "11Gi"}, "ephemeral-storage in total"),
+        ({"hugepages-2Mi": "2Gi"}, "hugepages-2Mi in total"),
+        ({"hugepages-1Gi": "1Gi"}, "node n has 0 hugepages-1Gi in total"),
+        ({"nvidia.com/gpu": "5"}, "node n has 4 nvidia.com/gpu in total"),
+        ({"example.com/fpga": "3"}, "example.com/fpga in total"),
+        (
+            {"example.com/none": "1"},
+            "node n offers no example.com/none, but the pod requests 1 (resources of a DeviceClass are not supported)",
+        ),
     ],
 )
 def test_a_node_that_could_never_hold_it_is_refused_whoever_counts(requests: dict[str, str], words: str) -> None:

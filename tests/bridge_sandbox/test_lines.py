@@ -155,7 +155,7 @@ async def test_a_job_that_is_given_back_says_why_in_its_comment(team: Team) -> N
     assert f"no free port 7201/TCP: pod {team.namespace}/foreign has it" in message
     assert "did not work out" not in message
     given_back = await team.slurm.jobs.get(first)
-    assert given_back.comment.startswith("given back by slurm-bridge: ")
+    assert given_back.comment.startswith("cancelled by slurm-bridge: ")
     assert "7201" in given_back.comment
     await team.kube.delete(PODS, "foreign", team.namespace, grace_seconds=0)
     [pod] = await team.until_running("pinned")

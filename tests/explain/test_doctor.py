@@ -139,7 +139,7 @@ CASES: dict[str, tuple[Installation, str, str]] = {
     "webhook-certificate-expired": (installation({"webhooks": webhooks(authorities=EXPIRED.authorities, certificate=EXPIRED.certificate)}), "ended at", "delete secret slurm-bridge-admission"),
     "webhook-without-endpoint": (installation({"webhooks": webhooks(endpoints=0)}), "no address behind it", "endpointslices"),
     "leader-missing": (installation({"lease": None}), "does not exist", "leader.name slurm-bridge"),
-    "leader-nobody": (installation({"lease": lease("", 0)}), "nobody holds it", "kubectl -n slinky get pods"),
+    "leader-nobody": (installation({"lease": lease("", 0)}), "it has no holder", "kubectl -n slinky get pods"),
     "bridge-claim-conflict": (installation({"claim": claim_lease(4711)}), "Slurm job 4711 carries claim 9.zz.4", "slinky.slurm.net/take-over=9.zz"),
     "clock-kubernetes": (installation({"ahead": -95.0}), "95 s behind", "chrony"),
     "clock-slurm": (installation(slurm={"ahead": 300.0}), "300 s ahead", "chrony"),

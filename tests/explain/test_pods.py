@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from slinky.bridge.admission import DEVICE_CLASS
 from slinky.bridge.keys import CLAIM_CONFLICT
 from slinky.explain.facts import Facts
 from slinky.explain.pods import pod_findings
@@ -101,7 +102,7 @@ CASES: dict[str, tuple[Facts, str, str]] = {
         "ask for less",
     ),
     "pod-submit-limit": (
-        facts({"pod": pod(standing=("SubmitLimit", "a submit limit of Slurm is reached; it is number 3 in line"))}),
+        facts({"pod": pod(standing=("SubmitLimit", "Slurm accepts no more jobs now: MaxJobCount; it is number 3 in line"))}),
         "number 3 in line",
         "maxsubmit",
     ),
@@ -119,7 +120,7 @@ CASES: dict[str, tuple[Facts, str, str]] = {
     "pod-window": (facts({"pod": pod(standing=("Window", "waits for its turn"))}), "its turn", "windows.namespace (1000)"),
     "pod-gathering": (facts({"pod": pod(standing=("Gathering", "3 pods of g are there"))}), "3 pods", "quota"),
     "pod-group-missing": (
-        facts({"pod": pod(standing=("GroupMissing", "PodGroup team/g does not exist, or has …: 2 of its pods wait for it"))}),
+        facts({"pod": pod(standing=("GroupMissing", "PodGroup team/g does not exist: 2 pods are waiting for it"))}),
         "PodGroup team/g does not exist",
         "create PodGroup team/g in namespace team",
     ),
@@ -127,7 +128,7 @@ CASES: dict[str, tuple[Facts, str, str]] = {
         facts(
             {
                 "pod": pod(
-                    standing=("Parked", "node w1 has 0 example.com/gpu in all, and the pod asks for 1 example.com/gpu"),
+                    standing=("Parked", "node w1 offers no example.com/gpu, but the pod requests 1"),
                     spec={"containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}]},
                 ),
                 "device_resources": {"example.com/gpu": "big-gpu"},
@@ -163,8 +164,47 @@ def test_it_is_found_with_the_advice_that_helps(code: str) -> None:
 
 
 def test_a_pod_for_which_all_nodes_are_too_small_is_too_large() -> None:
-    said = "none of the 4 nodes of partition p2 will do: node w1 has 64 cpu in all, and the pod asks for 4000 (and 3 more like it)"
+    said = "none of the 4 nodes of partition p2 will do: node w1 has 64 cpu in total, but the pod requests 4000 (and 3 more like it)"
     assert [each.code for each in pod_findings(facts({"pod": pod(standing=("Parked", said))}))] == ["pod-too-large"]
+
+
+def test_in_a_namespace_that_is_not_managed_the_scheduler_is_to_be_named() -> None:
+    """Without a name there, the pod would be the default scheduler's."""
+    foreign = {"pod": pod(namespace="web", spec={"schedulerName": "volcano"}), "namespace": namespace("web")}
+    (found,) = pod_findings(facts(foreign, namespace="web"))
+    assert found.code == "pod-other-scheduler"
+    assert found.change == "to have Slurm schedule it: set spec.schedulerName to slurm-bridge-scheduler, and create the pod again"
+
+
+def parked(message: str, resource: str = "", **kube: object) -> Facts:
+    spec = {"containers": [{"name": "c", "resources": {"requests": {resource: "1"}}}]} if resource else {}
+    return facts({"pod": pod(standing=("Parked", message), spec=spec), **kube})
+
+
+DEVICES = {
+    "by claim": parked("spec.resourceClaims: devices by claim are not supported; ask for GPUs as a resource"),
+    "by the class's own name": parked("something", f"{DEVICE_CLASS}big"),
+    "by the class's own name, said by the bridge": parked(f"resource {DEVICE_CLASS}big: devices of a DeviceClass are not supported"),
+    "by another name": parked("node w1 has 0 x", "example.com/gpu", device_resources={"example.com/gpu": "big"}),
+}
+
+
+@pytest.mark.parametrize("how", DEVICES)
+def test_devices_of_dynamic_resource_allocation_are_not_supported_however_they_are_requested(how: str) -> None:
+    (found,) = pod_findings(DEVICES[how])
+    assert found.code == "pod-devices-unsupported"
+    assert "w1" not in found.seen, "it does not say that the pod is too large"
+
+
+def test_where_device_classes_could_not_be_listed_that_is_said_of_resources_that_they_may_serve() -> None:
+    said = "no node of partition bridge could hold it: node w1 offers no example.com/gpu, but the pod requests 1"
+    (found,) = pod_findings(parked(said, "example.com/gpu", unread=frozenset({"deviceclasses"})))
+    assert found.code == "pod-too-large"
+    assert "You may not list deviceclasses.resource.k8s.io" in found.seen
+    assert "example.com/gpu" in found.seen.rpartition("whether")[2]
+    (known,) = pod_findings(parked(said, "example.com/gpu"))
+    (plain,) = pod_findings(parked(said, "cpu", unread=frozenset({"deviceclasses"})))
+    assert "deviceclasses" not in known.seen + plain.seen
 
 
 def test_a_gated_pod_is_not_blamed_on_the_bridge() -> None:

@@ -44,7 +44,7 @@ class Acts:
         components = exit_codes(now.pods, known.submission, now.outcomes) if known.submission else {}
         given_back = bool(now.rejected) or now.broken
         noted = given_back or (now.job is not None and now.job.state == "ending")
-        said = f"given back by slurm-bridge: {why}" if given_back else why
+        said = f"cancelled by slurm-bridge: {why}" if given_back else why
         await self._executor.end_job(job_id, exit_code, said, running=running, components=components, noted=noted)
         known.over, known.why, known.reason = True, f"Slurm job {job_id} was ended: {why}", "SlurmJobEnded"
         self._metrics.ended(known)

@@ -149,7 +149,7 @@ def admit_root(root: Mapping[str, Any], settings: Settings, before: Mapping[str,
     told = set(old_names(_annotations(before))) if before else set()
     warnings = [warning for warning in old_names(_annotations(root)) if warning not in told]
     if before and (others := _changed("annotation", before, root, frozenset(), SETTINGS)):
-        warnings.append(f"{_listed(others)}: what is changed holds for jobs that are submitted from now on")
+        warnings.append(f"{_listed(others)}: the change applies only to jobs submitted from now on")
     return Verdict(warnings=tuple(warnings))
 
 
@@ -165,7 +165,7 @@ def admit_change(
         )
     touched = [*_changed("label", old, new, OWNED_LABELS), *_changed("annotation", old, new, OWNED_ANNOTATIONS, TASK)]
     if touched:
-        why = "is the bridge's own and says which Slurm job the pod belongs to and what it has there: leave it as it is"
+        why = "is the bridge's own key and names the pod's Slurm job and its share of it: leave it unchanged"
         return Verdict(refusal=in_short(f"{key} {why}" for key in touched))
     return _other_settings(old, new, grant or Policy(settings).grant(new.get("metadata", {}).get("namespace") or "", {}))
 
@@ -185,7 +185,7 @@ def _other_settings(old: Mapping[str, Any], new: Mapping[str, Any], grant: Grant
     job_id = (new.get("metadata", {}).get("labels") or {}).get(JOB_ID)
     if not job_id:
         return LEFT_ALONE
-    return Verdict(warnings=(f"{_listed(others)}: to no effect, as the pod is Slurm job {job_id} already",))
+    return Verdict(warnings=(f"{_listed(others)}: no effect, because the pod is already Slurm job {job_id}",))
 
 
 def _changed(kind: str, old: Mapping[str, Any], new: Mapping[str, Any], keys: Set[str], prefix: str | None = None) -> list[str]:

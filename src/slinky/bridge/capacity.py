@@ -76,8 +76,9 @@ def shortfall(job: JobDescription, nodes: Iterable[NodeRoom]) -> str:
     task = per_task(job)
     counts = sorted((_tasks_on(room, task) for room in rooms), reverse=True)
     if not counts[0]:
-        pods = "one pod" if task.tasks_per_node <= 1 else "its pods"
-        return f"no node of partition {job.partition} has {_in_words(task)} for {pods}; the largest has {_largest(rooms, task)}"
+        each, asked = task.tasks_per_node, _in_words(task)
+        has = f"has room for {each} pods on each node ({asked} each)" if each > 1 else f"has {asked} for one pod"
+        return f"no node of partition {job.partition} {has}; the largest has {_largest(rooms, task)}"
     tasks = job.tasks or 1
     most = job.maximum_nodes if isinstance(job.maximum_nodes, int) and job.maximum_nodes else len(counts)
     if sum(counts[:most]) < tasks:
@@ -158,8 +159,6 @@ def _in_words(task: PerTask) -> str:
     memory = task.memory or task.node_memory
     parts = [f"{task.cpus} CPUs", *([f"{memory} MiB"] if memory else [])]
     parts += [f"{count} {name}" for name, count in {**task.typed_gres, **task.node_gres}.items()]
-    if task.tasks_per_node > 1:
-        parts.append(f"{task.tasks_per_node} of them on each node")
     return ", ".join(parts)
 
 

@@ -143,7 +143,7 @@ def conflict_in(annotations: Mapping[str, str]) -> Conflict | None:
 
 class ClaimGauge:
     def __init__(self, registry: CollectorRegistry) -> None:
-        text = "1 while Slurm has jobs of this cluster that another copy of it claims, and nothing is done"
+        text = "1 while the bridge does nothing because another copy of this cluster claims its jobs"
         self._gauge = Gauge("slinky_bridge_claim_conflict", text, registry=registry)
 
     def show(self, conflict: bool) -> None:
@@ -179,9 +179,9 @@ class ClaimKeeper:
             return None
         job = self._foreign
         return (
-            f"Slurm job {job.job_id} of this cluster carries claim {job.claim}, which this Kubernetes did not write: another copy of the cluster "
-            f"(restored from a backup, or with the same `cluster` setting) uses this Slurm, or this Kubernetes was set back to an older state. "
-            f"The bridge does nothing; pods that run go on. End the other bridge and, if this one is to lead: "
+            f"Slurm job {job.job_id} has claim {job.claim}, which this Kubernetes did not write. Either another cluster uses this Slurm "
+            f"(a restored copy, or the same `cluster` setting), or this cluster was restored to an older state. "
+            f"The bridge does nothing; running pods keep running. To let this bridge act, stop the other one and run: "
             f"kubectl -n {self._namespace} annotate --overwrite lease {self._name} {TAKE_OVER}={job.claim.word}"
         )
 
@@ -313,7 +313,7 @@ class ClaimKeeper:
             self.events.record(about, "ClaimConflict", text, warning=True)
 
     def _give_up(self, why: str) -> bool:
-        log.warning("no claim is kept: a restored copy of this Kubernetes cluster that reaches this Slurm would not be noticed: %s", why)
+        log.warning("no claim is kept, so the bridge cannot notice a restored copy of this cluster on the same Slurm: %s", why)
         self._off, self._foreign = why, None
         self._gauge.show(False)
         return True

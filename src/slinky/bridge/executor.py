@@ -276,7 +276,9 @@ class Executor:
         """Delete a pod that is being deleted once more, with its own grace period, which only ever becomes shorter by that."""
         self._check()
         grace = pod.spec.termination_grace_period_seconds
-        log.info("pod %s was deleted with a longer grace period than its own: it is deleted again with its own", pod.key)
+        log.info(
+            "pod %s was deleted with a grace period longer than its terminationGracePeriodSeconds; deleting it again with its own", pod.key
+        )
         try:
             await self._kube.delete(
                 PODS,

@@ -57,7 +57,7 @@ def size_problems(root: Mapping[str, Any], most: int) -> list[str]:
         place, count = max(_minimums(spec), key=lambda each: each[1], default=("", 0))
     if count <= most:
         return []
-    return [f"{place}: a gang of {count:,} pods, and one may have {most:,} (gangs.maxPods): make it smaller, or several of it"]
+    return [f"{place}: a gang of {count:,} pods, above the limit of {most:,} (gangs.maxPods): use a smaller gang, or several gangs"]
 
 
 def _minimums(spec: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

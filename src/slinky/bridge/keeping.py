@@ -186,7 +186,7 @@ class Keeper:
             priority = (await self._executor.record(job_id)).priority
             if known.job_id != job_id or not _waits(known):
                 return
-            log.info("%s: %s; job %d is given back", key, nowhere, job_id)
+            log.info("%s: %s; cancelling job %d", key, nowhere, job_id)
             known.keep_place(priority)
             known.rejected = nowhere
             self._look(key)

@@ -41,8 +41,8 @@ NOT_BY_THE_BRIDGE = "is-not-by-the-bridge"
 # Every way to write a pod's labels and annotations. A Binding's are copied onto the pod (labels from Kubernetes 1.35 on).
 WRITTEN_THROUGH = ("pods", "pods/status", "pods/ephemeralcontainers", "pods/resize", "pods/binding", "bindings")
 MESSAGE = (
-    " is the Slurm bridge's own key: only the bridge may set, change or remove it on a pod, as it says which Slurm job the pod belongs to; "
-    "leave it out of the pod and of the template that the pod is made from"
+    " is the Slurm bridge's own key: only the bridge may set, change or remove it. It names the pod's Slurm job. "
+    "Remove it from the pod and its template"
 )
 
 OVER = ("Succeeded", "Failed")

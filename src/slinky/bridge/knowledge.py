@@ -43,7 +43,7 @@ def _check(workload: Workload, most: int) -> None:
     count = max(workload.size, workload.count)
     if workload.is_gang and count > most:
         raise TooLargeError(
-            f"{workload.key} is a gang of {count:,} pods, and one may have {most:,} (gangs.maxPods): make it smaller, or several of it"
+            f"{workload.key} is a gang of {count:,} pods, above the limit of {most:,} (gangs.maxPods): use a smaller gang, or several gangs"
         )
     coming = (workload.coming.pod,) if workload.coming is not None else ()
     waits = coming or any(not pod.spec.node_name for pod in workload.pods)  # one that runs is not judged again

@@ -390,8 +390,9 @@ class Leadership:
         if key.kind not in ("Job", "Pod") and self._groups(key) is None:
             kind = "PodGroup" if key.kind == "CoschedulingPodGroup" else key.kind
             name = f"{kind} {key.namespace}/{key.object_name}"
-            unknown = f"{name} does not exist, or has a scheduling policy that the bridge does not know"
-            return Standing(reason="GroupMissing", message=f"{unknown}: {len(pods)} of its pods wait for it")
+            unknown = f"{name} does not exist{'' if kind == 'PodGroup' else ' or has no such group'}"
+            waiting = "1 pod is waiting" if len(pods) == 1 else f"{len(pods)} pods are waiting"
+            return Standing(reason="GroupMissing", message=f"{unknown}: {waiting} for it")
         workload = self.reconciler.knowledge.workload(key, pods, known)
         wanted = f" of {workload.size}" if workload and workload.size > len(pods) else ""
         return Standing(reason="Gathering", message=f"waiting for the rest of the gang: {len(pods)}{wanted} pods of {key} exist")
@@ -400,7 +401,7 @@ class Leadership:
         """Of one that waits for a submit limit, or for pods in flight. Beyond the front of a line nothing changes for it."""
         if found := self._limits.standing(key):
             why, position = found
-            message = f"a submit limit of Slurm is reached ({why}); {_place(position)}"
+            message = f"Slurm accepts no more jobs now: {why}; {_place(position)}"
             return Standing(reason="SubmitLimit", message=message, lasting=not position)
         if found := self._siblings.standing(key):
             why, position = found

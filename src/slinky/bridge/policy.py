@@ -29,8 +29,8 @@ WORDS = {"qos": "QoS", "wckey": "WCKey"}
 
 
 NEVER = (
-    "Slurm schedules nothing in namespace {}, as Kubernetes, Slurm or the bridge itself run there: delete the pod; "
-    "what made it makes another, for Kubernetes' own scheduler"
+    "Slurm schedules nothing in namespace {}, because Kubernetes, Slurm or the bridge runs there. "
+    "Delete the pod; its controller creates another for the default scheduler"
 )
 
 
@@ -97,7 +97,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         user = said.user_id or self.defaults.get("user")
         if not user or self._group_of(said):
             return []
-        whose = _annotation("user_id", user) if said.user_id else f"jobs of namespace {self.namespace} are user {user!r}'s"
+        whose = _annotation("user_id", user) if said.user_id else f"jobs of namespace {self.namespace} run as user {user!r}"
         why = f"{whose}, and no group is named, so Slurm would run the job as group 0 (root)"
         if said.user_id and self._may_name_some("group"):
             return [f"{why}: add annotation {SETTINGS}{suffix_of('group_id')} with the user's group (`id -gn {user}`)"]

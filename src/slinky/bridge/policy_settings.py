@@ -32,7 +32,9 @@ class PolicyGrant(Section, frozen=True):
     user: Annotated[str | None, Help("Slurm user whose jobs these are; where none is named, whoever the bridge's token belongs to.")] = None
     group: Annotated[
         str | None,
-        Help("The group of that user; without `user`, the group of whichever user is named by annotation. Slurm would take root's."),
+        Help(
+            "Group of that user; without `user`, the group of the user named by annotation. A user without a group is refused, because Slurm would use group 0."
+        ),
     ] = None
     account: Annotated[str | None, Help("Account of workloads that name none; else Slurm's default for the user.")] = None
     qos: Annotated[str | None, Help("QoS of workloads that name none.")] = None

@@ -39,7 +39,7 @@ INVALID_NODE_NAME, INVALID_FEATURE = 2018, 2029
 MAX_JOB_COUNT, ACCOUNTING_POLICY = 2007, 2050
 SUBMIT_LIMITS = {
     MAX_JOB_COUNT: "Slurm's job table is full (MaxJobCount)",
-    ACCOUNTING_POLICY: "a limit of the account, user or QoS is reached: jobs submitted (MaxSubmitJobs, GrpSubmitJobs), or size or time of a job",
+    ACCOUNTING_POLICY: "MaxSubmitJobs, GrpSubmitJobs or a size limit of the account, user or QoS (error 2050)",
 }
 ANY_NODE = ""  # in place of a node's name: the job is given back, and no node is to be avoided
 NO_SUCH_NODE = 2014  # there is none that could ever take the job; said also for moments after nodes were made or drained
@@ -175,9 +175,11 @@ class Submitter:
         known.rejected = why
         known.where = known.basis = None  # nodes that are avoided now were not then
         if known.requeues > MOST_REQUEUES:
-            self.park(key, known, pods, f"given back {known.requeues} times in a row, as {why}", too_large=True)
+            self.park(key, known, pods, f"cancelled and submitted again {known.requeues} times in a row: {why}", too_large=True)
             return True
-        log.warning("%s: job %d is given back, and queued again without %s: %s", key, known.job_id, ", ".join(nodes) or "it", why)
+        log.warning(
+            "%s: cancelling job %d and submitting a new one without nodes %s: %s", key, known.job_id, ", ".join(nodes) or "none", why
+        )
         self._teller.requeued(pods, why)
         return True
 

@@ -196,7 +196,7 @@ class Takeover:
             except (SlurmError, KubeError) as error:
                 failures += 1
                 wait = backoff.seconds(failures)
-                log.warning("what is there cannot be taken over (%s); pods run on, again in %.1f s", error, wait)
+                log.warning("takeover failed (%s); running pods keep running; retrying in %.1f s", error, wait)
                 await asyncio.sleep(wait)
 
     def _youngest(self, key: WorkloadKey) -> float:

@@ -185,7 +185,7 @@ class Teller:
         self._event(pods, "Parked", why, warning=True)
 
     def one_for_all(self, pods: Sequence[Pod], why: str) -> None:
-        self._event(pods, "LargestForAll", f"the pods differ and are one Slurm job with the largest needs for all: {why}", warning=True)
+        self._event(pods, "LargestForAll", f"the pods differ: every task requests the largest pod's resources: {why}", warning=True)
 
     def unknown_nodes(self, pods: Sequence[Pod], names: Iterable[str]) -> None:
         listed = compress(sorted(names))
@@ -203,7 +203,7 @@ class Teller:
         self._event(pods, "NodeNotFree", f"not bound yet: {why}", warning=True)
 
     def requeued(self, pods: Sequence[Pod], why: str) -> None:
-        self._event(pods, "Requeued", f"queued again in Slurm without the nodes that were refused: {why}", warning=True)
+        self._event(pods, "Requeued", f"submitted to Slurm again, without the nodes that Kubernetes refused: {why}", warning=True)
 
     def waits(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "WaitingForVolumes", why, warning=True)

@@ -245,7 +245,10 @@ async def _device_resources(kube: AskKube, pod: Pod | None) -> dict[str, str]:
     async def classes(client: Client) -> list[_DeviceClass]:
         try:
             return list((await client.list(DEVICE_CLASSES)).items)
-        except (KubeNotFoundError, ForbiddenError):  # an older server, or no right to read them: nothing to add
+        except KubeNotFoundError:  # an older server
+            return []
+        except ForbiddenError:  # a tenant mostly may not; no trouble of its own, as few pods need it
+            kube.unread.add("deviceclasses")
             return []
 
     found: list[_DeviceClass] = await kube.ask("deviceclasses", classes, [])

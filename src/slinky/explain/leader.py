@@ -42,5 +42,5 @@ def leader_findings(whose: str, lease: Lease | None, namespace: str, name: str, 
         yield entry(f"{whose}leader-missing").found(about, "it does not exist", namespace=namespace, name=name)
     elif not is_held(lease, now):
         holder, renewed = lease.spec.holder_identity, lease.spec.renew_time
-        words = f"{holder} renewed it last at {renewed:%Y-%m-%d %H:%M:%S} UTC" if holder and renewed else "nobody holds it"
+        words = f"{holder} renewed it last at {renewed:%Y-%m-%d %H:%M:%S} UTC" if holder and renewed else "it has no holder"
         yield entry(f"{whose}leader-nobody").found(about, words, namespace=namespace)

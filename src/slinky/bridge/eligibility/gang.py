@@ -37,10 +37,10 @@ class GangRules:
             return self
         if self.same_domain:
             return GangRules(
-                refusal=f"the pods of this gang are to be on nodes of one {self.same_domain} and of one {label}, and Slurm can be told one"
+                refusal=f"the gang must be on nodes of one {self.same_domain} and of one {label}; the bridge supports only one of these"
             )
         if self.one_per_node and label == HOSTNAME:
-            return GangRules(refusal=f"the pods of this gang are to be on one node ({HOSTNAME}) and may not share a node")
+            return GangRules(refusal=f"the gang's pods must all be on one node ({HOSTNAME}), but may not share a node")
         return GangRules(self.one_per_node, label)
 
 
@@ -54,8 +54,8 @@ def within_gang(pods: Sequence[Pod], namespace_labels: Mapping[str, str] | None 
         return GangRules(refusal=f"the pods' affinity or topology spread is malformed: {error}")
     except _TooVariedError:
         return GangRules(
-            refusal="the pods of this gang have too many different affinity terms or topology spread constraints to be judged together; "
-            "give them one pod template, or name label values with the operator In"
+            refusal="the gang's pods have too many different affinity terms or topology spread constraints. "
+            "Use one pod template, or select label values with the operator In"
         )
 
 
