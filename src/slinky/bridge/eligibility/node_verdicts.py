@@ -115,8 +115,9 @@ def _said(node: Node) -> object:
 class NodeAnswer:
     """One shape's nodes.
 
-    *Invariants:* `nodeSelector` is not repeated in each term of the node affinity, so that a node costs their sum and
-    not their product. Whether a node follows both is worked out once, however many spread constraints ask.
+    *Invariants:* `nodeSelector` is not repeated in each term of the node affinity, so that a node costs
+    their sum and not their product. Whether a node follows both is worked out once, however many spread
+    constraints ask.
     """
 
     __slots__ = ("_affinity", "_comparing", "_features", "_follows", "_selector", "_tolerations", "refused", "version")
