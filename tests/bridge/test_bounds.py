@@ -1,4 +1,6 @@
-"""A pod's spec has limits: the webhook refuses a pod above them, the scheduler parks it before it is judged, and what pods say that are bound already costs others little.
+"""A pod's spec has limits: the webhook refuses a pod above them, and the scheduler parks it unjudged.
+
+What pods say that are bound already costs other pods little.
 
 Work is counted in function calls, not in seconds: see `counting`.
 """
@@ -19,7 +21,7 @@ from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Node
 from slinky.kube.objects import PodSpec
 from tests.bridge.both_sides import World as BothSides
-from tests.bridge.both_sides import told
+from tests.bridge.both_sides import runs, told
 from tests.bridge.counting import calls
 from tests.bridge.eligibility.things import HOSTNAME, REQUIRED, World, a_node, a_pod, anti, port, spread
 
@@ -126,6 +128,22 @@ def test_the_scheduler_parks_what_came_past_the_webhook_before_it_judges_a_node_
     told(story)
 
 
+def test_a_pod_that_runs_already_is_left_in_peace() -> None:
+    """It was admitted before there were limits."""
+
+    async def story(world: BothSides) -> None:
+        world.make("a")
+        await runs(world, 1, "a")
+        bound = world.pod("a")
+        spec = msgspec.convert(terms(500) | {"nodeName": bound.spec.node_name}, PodSpec)
+        world.pods.put(msgspec.structs.replace(bound, spec=spec))
+        world.ends("a", "Succeeded")
+        await world.until(lambda: not world.pod("a").metadata.finalizers)
+        assert world.acts == ["submit 1 x1", "bind a", "end 1 0"]
+
+    told(story)
+
+
 def test_the_size_of_a_term_counts_when_it_is_the_label_selector_of_a_namespace() -> None:
     wide = {"matchLabels": {f"k{number}": "v" for number in range(200)}}
     affinity = {"podAntiAffinity": {REQUIRED: [term(namespaceSelector=wide)]}}
@@ -211,7 +229,7 @@ async def test_the_budget_of_a_namespace_bounds_what_all_its_pods_cost_others(wo
         world.foreign.put(pod)
     residents = world.judge._residents
     assert len(residents.forbidding("ns", {"app": "web"}, {})) <= BUDGET
-    assert caplog.text.count("pods of namespace evil have more anti-affinity") == 1
+    assert caplog.text.count("anti-affinity of pods of namespace evil") == 1
     fair = a_pod("fair", "other", node="n2", affinity=anti(HOSTNAME, {"app": "web"}, namespaces=["ns"]))
     world.foreign.put(fair)
     assert world.judge.refusal(innocent, "n2"), "another namespace has a budget of its own"

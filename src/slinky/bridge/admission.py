@@ -269,7 +269,10 @@ def _word(spec: Mapping[str, Any]) -> tuple[str, int | None]:
 
 
 def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant, hints: Hints) -> list[str]:
-    """Its own, and those of its templates, each with the template's place: not many more than `MOST_PROBLEMS`. The root's annotations go before a template's class and deadline."""
+    """Its own, and those of its templates, each with the template's place: not many more than `MOST_PROBLEMS`.
+
+    The root's annotations go before a template's class and deadline.
+    """
     spec = root.get("spec") or {}
     _, limit = _word(spec)
     said_by_root = {key: text for key, text in _annotations(root).items() if key.startswith(SETTINGS)}
@@ -284,7 +287,8 @@ def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant, hi
         if alike not in judged:
             if large := _too_large(template, f"{place}: "):
                 return [*found, *large]
-            judged[alike] = _template_problems(template, {**said_by_root, **more, **_annotations(template)}, grant, limit, hints)
+            said = {**said_by_root, **more, **_annotations(template)}
+            judged[alike] = _template_problems(template, said, grant, limit, hints)
         found += [f"{place}: {problem}" for problem in judged[alike] if problem not in known]
     sizes = size_problems(root, settings.gangs.max_pods) if ours or not _has_templates(spec) else []
     return [*found, *sizes, *gang_problems(root, settings.nodes.feature_labels)]
@@ -328,11 +332,12 @@ def _owned_keys(pod: Mapping[str, Any]) -> list[str]:
 
 
 def _too_large(pod: Mapping[str, Any], place: str = "") -> list[str]:
-    """A pod of which a patch would be too large: each container gets up to twenty variables, beside its own."""
+    """Whether a patch of the pod would be too large: each container gets up to twenty variables."""
     containers = _containers(pod.get("spec") or {})
     if len(containers) > MOST_CONTAINERS:
         count = f"{len(containers):,} containers and init containers"
-        return [f"{place}spec has {count}, and at most {MOST_CONTAINERS} are supported: make several pods of it"]
+        right = f"at most {MOST_CONTAINERS} are supported: make several pods of it"
+        return [f"{place}spec has {count}, and {right}"]
     variables = sum(len(container.get("env") or ()) for container in containers)
     if variables > MOST_VARIABLES:
         why = f"at most {MOST_VARIABLES:,} are supported: use envFrom with a ConfigMap"
@@ -345,7 +350,8 @@ def _too_much(spec: Mapping[str, Any]) -> list[str]:
     said: dict[str, Any] = {field: spec[field] for field in PLACING if spec.get(field)}
     said["volumes"] = ({},) * len(spec.get("volumes") or ())
     for kind in ("containers", "initContainers"):
-        said[kind] = [{"ports": each.get("ports") or (), "resources": _names_of(each)} for each in spec.get(kind) or ()]
+        each_of = spec.get(kind) or ()
+        said[kind] = [{"ports": one.get("ports") or (), "resources": _names_of(one)} for one in each_of]
     try:
         return spec_problems(msgspec.convert(said, PodSpec))
     except msgspec.ValidationError:

@@ -137,7 +137,11 @@ def suffix_of(field: str) -> str:
 
 
 class Hints:
-    """What unknown annotations are probably meant to be, for the first few of a request: a look for similar names takes about a millisecond."""
+    """What unknown annotations are probably meant to be, for the first few of a request.
+
+    *Invariants:* a look for similar names takes about a millisecond, so that a request has a few of them. What is
+    said of a name does not change within a request.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -150,7 +154,7 @@ class Hints:
 
 
 def read_settings(annotations: Mapping[str, str], hints: Hints | None = None) -> JobSettings:
-    """Raises AnnotationError, with all that is wrong at once. `hints` is one object for all annotations of a request."""
+    """Raises AnnotationError, with all that is wrong at once. `hints` are those of the request."""
     hints = hints or Hints()
     said = {key.removeprefix(SETTINGS): text for key, text in annotations.items() if key.startswith(SETTINGS)}
     if len(said) > MOST_ANNOTATIONS:

@@ -39,14 +39,18 @@ class TooLargeError(ValueError):
 
 
 def _check(workload: Workload, most: int) -> None:
-    """Before anything is made that is as long as the gang is large, and before a pod is judged for each node. Raises TooLargeError, or QuantityError for pods that are to be made from a malformed template."""
+    """Before anything is made that is as long as the gang is large, and before a pod is judged for each node.
+
+    Raises TooLargeError, or QuantityError for pods that are to be made from a malformed template.
+    """
     count = max(workload.size, workload.count)
     if workload.is_gang and count > most:
         raise TooLargeError(
             f"{workload.key} is a gang of {count:,} pods, above the limit of {most:,} (gangs.maxPods): use a smaller gang, or several gangs"
         )
     coming = (workload.coming.pod,) if workload.coming is not None else ()
-    waits = coming or any(not pod.spec.node_name for pod in workload.pods)  # one that runs is not judged again
+    # A workload that runs is not judged again.
+    waits = coming or any(not pod.spec.node_name for pod in workload.pods)
     for pod in one_of_each((*workload.pods, *coming)) if waits else ():
         if problems := spec_problems(pod.spec):
             raise TooLargeError(f"pod {pod.key}: {in_short(problems)}")

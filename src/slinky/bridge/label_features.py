@@ -63,7 +63,8 @@ def constraint_of(pod: Pod, mapped: Mapping[str, str], features: Collection[str]
     rules = label_rules(pod) if mapped else None
     if rules is None:
         return ANYWHERE
-    told = cache(lambda wish: _said(wish, mapped, features))  # terms repeat each other, and the nodeSelector
+    # Terms repeat each other, and all of them the nodeSelector.
+    told = cache(lambda wish: _said(wish, mapped, features))
     found = [_way([told(wish) for wish in alternative.labels]) for alternative in rules]
     possible = tuple(way for way in found if way is not None)
     if len(possible) > 1 and any(

@@ -46,7 +46,7 @@ class Scope(NamedTuple):
 
 
 def scope_of(namespace: str, settings: JobSettings) -> Scope:
-    """Of settings as the namespace's policy has them. Partitions are a set: the same ones in another order are the same scope."""
+    """Of settings as the namespace's policy has them. Partitions in another order are the same scope."""
     partitions = ",".join(sorted(set((settings.partition or "").split(","))))
     named = (settings.user_id, settings.account, settings.qos, partitions)
     return Scope(namespace, *(name or "" for name in named))

@@ -51,7 +51,10 @@ class Propagation(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Listing(Generic[T]):
-    """What there was at one moment, and the version to watch on from. `unreadable` counts the objects that were left out."""
+    """What there was at one moment, and the version to watch on from.
+
+    `unreadable` counts the objects that were left out.
+    """
 
     items: list[T]
     resource_version: str
@@ -104,7 +107,7 @@ class Client:
     ) -> Listing[T]:
         """All of them, page by page at one version; `seconds` is for each page. Where the version expires on the way, once more in one piece.
 
-        An object that cannot be read is left out, and logged: anyone who may create one could else keep all others from being read.
+        An object that cannot be read is left out and logged, so that it hides no other.
         """
         wanted = {"labelSelector": labels, "fieldSelector": fields}
         items: list[T] = []

@@ -1,7 +1,8 @@
-"""How much the spec of a pod may say about its place, so that the judgement of one pod never takes long. Pure.
+"""How much the spec of a pod may say, so that the judgement of one pod never takes long. Pure.
 
-Kubernetes limits these lists only by the size of an object (1.5 MB), and each entry costs the bridge time for every node
-or for every pod. The webhook refuses a pod above a limit, and the scheduler parks one that came past the webhook.
+Kubernetes limits these lists only by the size of an object (1.5 MB), and each entry costs the bridge
+time for every node or for every pod. The webhook refuses a pod above a limit, and the scheduler parks
+one that came past the webhook.
 
 *Invariants:* counting costs less than reading the spec did. No limit is near to what people write.
 """
@@ -30,7 +31,7 @@ __all__ = [
 MOST_RULES = 100  # terms, and expressions, of the node affinity
 MOST_SELECTORS = 64  # entries of nodeSelector
 MOST_TOLERATIONS = 64
-MOST_TERMS = 16  # required affinity and anti-affinity to pods, and topology spread: each may count all pods
+MOST_TERMS = 16  # of affinity to pods and of topology spread: each may count all pods
 MOST_CONDITIONS = 100  # labels and expressions of all terms and constraints
 MOST_VALUES = 500  # of one expression, and namespaces of one term
 MOST_VALUES_IN_ALL = 5_000  # of the node affinity, and of what is said about pods
@@ -56,7 +57,8 @@ def _about_nodes(spec: PodSpec) -> Iterator[str]:
     terms = nodes.required.node_selector_terms if nodes and nodes.required else ()
     expressions = sum(len(term.match_expressions) + len(term.match_fields) for term in terms)
     if max(len(terms), expressions) > MOST_RULES:
-        yield f"spec.affinity.nodeAffinity: at most {MOST_RULES} terms and expressions are supported; label the nodes instead"
+        right = f"at most {MOST_RULES} terms and expressions are supported; label the nodes instead"
+        yield f"spec.affinity.nodeAffinity: {right}"
     said = chain.from_iterable((*term.match_expressions, *term.match_fields) for term in terms)
     yield from _values("spec.affinity.nodeAffinity", said)
     if len(spec.node_selector) > MOST_SELECTORS:
@@ -124,7 +126,9 @@ def _selectors(term: PodAffinityTerm) -> Sequence[LabelSelector | None]:
 
 
 def _size(selector: LabelSelector | None) -> int:
-    return len(selector.match_labels) + len(selector.match_expressions) if selector is not None else 0
+    if selector is None:
+        return 0
+    return len(selector.match_labels) + len(selector.match_expressions)
 
 
 def _conditions(term: PodAffinityTerm) -> int:

@@ -1,11 +1,12 @@
 """Which anti-affinity of pods that have a node concerns a newcomer, found without asking all of it.
 
-Anyone who may create a pod anywhere can put anti-affinity against every namespace into it, and each such term is asked
-about each pod that waits. So a namespace's pods have a budget for them.
+Anyone who may create a pod anywhere can put anti-affinity against every namespace into it, and each
+such term is asked about each pod that waits. So a namespace's pods have a budget for them.
 
-*Invariants:* a term without a namespace selector costs only pods of the namespaces that it names. A term that asks for a
-label costs only pods with that label. What one namespace says costs the pods of all others a bounded amount; what is
-above the budget is not heeded, and the log says so once. A term that was not added is never removed.
+*Invariants:* a term without a namespace selector costs only pods of the namespaces that it names. A
+term that asks for a label costs only pods with that label. What one namespace says costs the pods of
+all others a bounded amount; what is above the budget is not heeded, and the log says so once. A term
+that was not added is never removed.
 """
 
 import logging
@@ -28,7 +29,7 @@ class Forbidders:
     def __init__(self) -> None:
         self._within: dict[str, Askers[Term]] = {}  # by namespace that a term names
         self._wide: Askers[Term] = Askers()
-        self._paid: dict[Term, tuple[str, int]] = {}  # the namespace whose pod was the first to say it, and what it costs
+        self._paid: dict[Term, tuple[str, int]] = {}  # whose pod was the first to say it, and the price
         self._spent: dict[str, int] = {}
         self._warned: set[str] = set()
 
@@ -40,8 +41,7 @@ class Forbidders:
             if owner not in self._warned:
                 self._warned.add(owner)
                 log.warning(
-                    "pods of namespace %s have more anti-affinity against other pods than is heeded (%d conditions on labels); "
-                    "the rest of it is ignored",
+                    "the anti-affinity of pods of namespace %s has more than %d conditions on labels; the rest is ignored",
                     owner,
                     BUDGET,
                 )
@@ -80,7 +80,7 @@ class Forbidders:
             yield self._within.setdefault(namespace, Askers())
 
     def _price(self, term: Term, owner: str) -> int:
-        """Nothing for what people write as a rule: a term within its own namespace that names a value of a label."""
+        """Nothing for what people write as a rule: a term within its namespace that names a label's value."""
         requirements = term.selector.requirements or ()
         own = term.namespace_selector.requirements is None and term.namespaces <= {owner}
         if own and (narrow := narrowest(requirements)):

@@ -77,7 +77,8 @@ class ByLabel(Generic[T]):
 class Askers(Generic[T]):
     """Things that each have requirements, of which all must hold; found by labels for which they may.
 
-    One that names values of a label is found by these, one that asks for a label by the label, and any other by all labels.
+    One that names values of a label is found by these, one that asks for a label by that label, and any
+    other always.
     """
 
     def __init__(self) -> None:
@@ -110,7 +111,7 @@ class Askers(Generic[T]):
             del self._by_none[thing]
 
     def crowd(self, narrow: Requirement) -> int:
-        """How many there are already of those that name one of these values, where it is the narrowest that they name."""
+        """How many there are already that are found by one of these values."""
         return max((len(self._by_label.get((narrow.key, value), ())) for value in narrow.values), default=0)
 
     def of(self, labels: Mapping[str, str]) -> Iterator[T]:

@@ -26,7 +26,7 @@ def neighbour_judge(pod: Pod, residents: Residents, namespaces: Namespaces, labe
         return _unreadable(error)
     meta = pod.metadata
     judges: list[Judge] = []
-    against: dict[str, dict[str, Term]] = {}  # topology key → domain → one of the terms that keep the pod out of it
+    against: dict[str, dict[str, Term]] = {}  # topology key → domain → a term that forbids it
     for term, tally in residents.forbidding(meta.namespace, meta.labels, namespaces.get(meta.namespace, {})):
         domains_of_key = against.setdefault(term.topology_key, {})
         for domain in tally.domains(term.topology_key, label_of):

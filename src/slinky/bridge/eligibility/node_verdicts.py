@@ -168,8 +168,9 @@ class NodeVerdicts:
 class NodeAnswer:
     """One shape's nodes. `mask` has those that are refused, `keys` the labels that it asks for; `seen` is the number of the last change that it knows.
 
-    *Invariants:* `nodeSelector` is not repeated in each term of the node affinity, so that a node costs their sum and
-    not their product. Whether a node follows both is worked out once, however many spread constraints ask.
+    *Invariants:* `nodeSelector` is not repeated in each term of the node affinity, so that a node costs
+    their sum and not their product. Whether a node follows both is worked out once, however many spread
+    constraints ask.
     """
 
     __slots__ = ("_comparing", "_features", "_follows", "_tolerations", "affinity", "keys", "mask", "seen", "selector", "version")

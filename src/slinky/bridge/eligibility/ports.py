@@ -40,7 +40,8 @@ _Holders = dict[str, dict[str, int]]  # address → pod → how often it has the
 class PortsInUse:
     """By node, with the pods that have them. Counted, as pods that were bound past a scheduler may share one.
 
-    *Invariants:* a port is found by protocol and number, so that a pod of many ports costs their number, not its square.
+    *Invariants:* a port is found by protocol and number, so that a pod of many ports costs their number and
+    not its square.
     """
 
     def __init__(self) -> None:

@@ -225,7 +225,7 @@ def _requirements(query: Query) -> Iterable[Requirement]:
 def _matches(query: Query, resident: Resident) -> bool:
     if query.living and resident.terminating:
         return False
-    for clause in query.clauses:  # noqa: SIM110 asked of each pod for each query: twice as fast as `all`
+    for clause in query.clauses:  # noqa: SIM110 asked of each pod: faster than `all`
         if not clause.matches(resident.namespace, resident.labels):
             return False
     return True

@@ -120,7 +120,7 @@ class Selector:
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.requirements is None:
             return False
-        for requirement in self.requirements:  # noqa: SIM110 asked of each pod for each selector: twice as fast as `all`
+        for requirement in self.requirements:  # noqa: SIM110 asked of each pod: faster than `all`
             if not meets(labels, requirement):
                 return False
         return True

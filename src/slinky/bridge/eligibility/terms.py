@@ -13,7 +13,17 @@ from slinky.bridge.eligibility.bounds import MOST_TERMS, is_large_term
 from slinky.bridge.eligibility.selectors import Requirement, Selector, SelectorError, selector_of
 from slinky.kube.objects import Pod, PodAffinityTerm
 
-__all__ = ["Clause", "Query", "Reach", "Term", "affinity_terms", "anti_affinity_terms", "forbidden_terms", "reach_of", "with_label_keys"]
+__all__ = [
+    "Clause",
+    "Query",
+    "Reach",
+    "Term",
+    "affinity_terms",
+    "anti_affinity_terms",
+    "forbidden_terms",
+    "reach_of",
+    "with_label_keys",
+]
 
 EXACT_NAMESPACES = (1, 37)
 Reach = frozenset[str] | None  # names of namespaces; None: all of them
@@ -80,7 +90,10 @@ def anti_affinity_terms(pod: Pod) -> tuple[Term, ...]:
 
 
 def forbidden_terms(pod: Pod) -> tuple[Term, ...]:
-    """The anti-affinity of a pod that has a node, as far as it is heeded: none that kube-scheduler could not parse, and of more than a pod of ours may have, the first."""
+    """The anti-affinity of a pod that has a node, as far as it is heeded.
+
+    That is nothing which kube-scheduler could not parse, and no more than a pod of the bridge may have.
+    """
     affinity = pod.spec.affinity
     if affinity is None or affinity.pod_anti_affinity is None or not affinity.pod_anti_affinity.required:
         return ()

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-Quantity = str | int | float  # a number only in a template of another API group: see `slinky.kube.quantities`
+Quantity = str | int | float  # a number only in a template of a custom resource
 
 
 class ResourceNeeds(Record, frozen=True):
