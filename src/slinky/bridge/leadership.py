@@ -147,6 +147,7 @@ class Leadership:
         self._takeover = Takeover(
             slurm, executor.site.cluster, membership, loop, self._is_of, self._take_over, self._strays.suspect, noted or _nothing_noted
         )
+        self._takeover.leaves, self._takeover.is_seen = self._leaves, self._is_seen
         self._strays.note, loop.may_begin = self._takeover.note, self._takeover.may_begin
         teller.standings, teller.slurm_time = self._standing, self._slurm_time
         slurm_nodes.on_room, slurm_nodes.on_resumed = self._slurm_nodes_changed, self.reconciler.slurm_nodes_changed
@@ -320,12 +321,19 @@ class Leadership:
             for job_id in known.job_ids:
                 self.reconciler.own_job(job_id, key)
             self._window.keep(key)  # until it is seen to have started
-            leaves = inherited.own.is_leaving or self._is_near(inherited.own.ends)
+            leaves = self._leaves(inherited.own)
             if leaves:
                 self._expect_end(key)
             self.reconciler.queue.add(key, priority=URGENT if leaves else 0)
         for job_id in inherited.strays if pods or awaited else [job_id for job in jobs for job_id in job.to_end]:
             self._strays.suspect(job_id)
+
+    def _leaves(self, job: Found) -> bool:
+        return job.is_leaving or self._is_near(job.ends)
+
+    def _is_seen(self, key: WorkloadKey) -> bool:
+        known = self.reconciler.known.get(key)
+        return known is None or not any(map(self.poller.has_yet_to_see, known.job_ids))
 
     def _is_near(self, ends: float) -> bool:
         """Whether a job's end, by Slurm's clock, may come before its record is read in turn."""

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 READ_AT_ONCE = 500  # workloads: what was read of them is kept if the next cannot be read
+LOOKS, LOOK_SECONDS = 20, 0.1  # at most so many, until the states of jobs that were taken over are known
 OLDEST = 3  # jobs whose claim is looked at: one of them shows that its leader lives
 RECENT_SECONDS = 60.0  # of submits that are looked at first
 LABELLED_SECONDS = 15.0  # by which the last leader's note may be too late, the clocks of the two machines included
@@ -56,6 +57,8 @@ class Takeover:
         self._is_of, self._inherit = is_of, inherit
         self._suspect = suspect
         self._noted = noted
+        self.leaves: Callable[[Found], bool] = lambda found: found.is_leaving  # its end is near: it goes first
+        self.is_seen: Callable[[WorkloadKey], bool] = lambda _: True  # its job's state is known
         self._began = float("inf")
         self._ahead = 0.0
         self._unnoted: list[Job] = []
@@ -171,14 +174,34 @@ class Takeover:
         return found
 
     async def _release(self, keys: Iterable[WorkloadKey]) -> None:
-        """In the order in which they came: one that waits for the window keeps its place. In short turns: each is judged anew."""
-        pace = Pace()
-        for key in sorted(keys, key=self._youngest):
+        """In the order in which they came: one that waits for the window keeps its place. Those whose jobs are about to end go first.
+
+        It takes short turns, as each is judged. The others are looked at when all have their jobs and the poller has
+        seen these: each would be asked about on its own otherwise.
+        """
+        pace, rest = Pace(), list[WorkloadKey]()
+        for key in sorted(keys, key=lambda key: (not self._leaves(key), self._youngest(key))):
             await pace.step()
-            self._waiting.discard(key)
-            self._released.add(key)
+            leaves = self._leaves(key)
             self._inherit(key, self._of(key))
-            self._reconciler.queue.add(key)
+            if leaves:
+                self._let_go(key)
+            else:
+                rest.append(key)
+        for _ in range(LOOKS):
+            if all(map(self.is_seen, rest)):
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        for key in rest:
+            self._let_go(key)
+
+    def _let_go(self, key: WorkloadKey) -> None:
+        self._waiting.discard(key)
+        self._released.add(key)
+        self._reconciler.queue.add(key)
+
+    def _leaves(self, key: WorkloadKey) -> bool:
+        return any(map(self.leaves, self._of(key)))
 
     async def _read(self, job_ids: Iterable[int]) -> None:
         await self.note(await self._slurm.jobs.records(sorted(job_ids), learn=True))
