@@ -1,4 +1,7 @@
-"""What is told of sets: the keys that one can have, and nothing as long as a user likes; and what is asked of them. The rest is tried on a real server, in tests/bridge_sandbox."""
+"""What is told of sets: the keys that one can have, and nothing as long as a user likes; what is asked of them.
+
+The rest is tried on a real server, in tests/bridge_sandbox.
+"""
 
 from typing import Any
 

@@ -315,9 +315,11 @@ class Directions:
         return Direction(found, basis._replace(words=None))
 
     async def _opinions(self, pods: Sequence[Pod], rooms: Mapping[str, NodeRoom]) -> tuple[Sequence[Pod], Sequence[Opinion]]:
-        """One pod for each opinion and what it says of nodes, and the opinions. Members of a gang that have a claim each are
-        thousands of kinds: they are asked about in short turns, and once more where something has changed meanwhile. Where
-        no node is left the rest is not asked about."""
+        """One pod for each opinion and what it says of nodes, and the opinions.
+
+        Members of a gang that have a claim each are thousands of kinds: they are asked about in short turns, and
+        once more where something has changed meanwhile. Where no node is left the rest is not asked about.
+        """
         if len(pods) == 1:
             return pods, (self._judgement.opinion(pods[0]),)
         found: dict[Hashable, tuple[Pod, Opinion]] = {}

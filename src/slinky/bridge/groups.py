@@ -48,7 +48,7 @@ class PodGroups:
         self._look = look
         self.sources = Sources(client, self._changed, self._tell, prepare=_prepare, look_seconds=look_seconds)
         if jobs is not None:
-            jobs.add_index("replicated job", lambda job: [f"{owner.uid}/{_role_of(job)}"] if (owner := job.metadata.controller) else [])
+            jobs.add_index("replicated job", _replicated_job)
 
     # Reading
 
@@ -149,12 +149,13 @@ class PodGroups:
         return found
 
     def _jobs_of(self, root: Root, part: str) -> Iterable[Job]:
-        """The Jobs of a JobSet that can matter to this part: a set may have thousands, of which each is asked about."""
+        """The Jobs of a JobSet that can matter to this part: there may be thousands of parts and of Jobs."""
         if self._jobs is None or not part or not isinstance(root, JobSet):
             return ()
         meta, only = root.metadata, the_only_job(part)
         if not only:
-            return [job for role in roles_of(root, part) for job in self._jobs.by_index("replicated job", f"{meta.uid}/{meta.name}-{role}")]
+            values = [f"{meta.uid}/{meta.name}-{role}" for role in roles_of(root, part)]
+            return [job for value in values for job in self._jobs.by_index("replicated job", value)]
         job = self._jobs.get(only, meta.namespace)
         owner = job.metadata.controller if job is not None else None
         return [job] if job is not None and owner is not None and owner.uid == meta.uid else ()
@@ -167,9 +168,10 @@ class PodGroups:
         return None
 
 
-def _role_of(job: Job) -> str:
-    """Of a JobSet's Job: its name without its number."""
-    return job.metadata.name.rpartition("-")[0]
+def _replicated_job(job: Job) -> list[str]:
+    """Of a JobSet's Job: the set's UID, and the Job's name without its number."""
+    owner = job.metadata.controller
+    return [f"{owner.uid}/{job.metadata.name.rpartition('-')[0]}"] if owner else []
 
 
 def _prepare(source: Source, cache: Cache[Any]) -> None:

@@ -7,7 +7,16 @@ from slinky.bridge.volumes.stock import SELECTED_NODE
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube.objects import CSIDriver, CSINode, CSIStorageCapacity
 from tests.bridge.counting import calls
-from tests.bridge.volumes.storage import HOST, Shelves, a_claim, a_class, a_node, a_pod, a_volume, made
+from tests.bridge.volumes.storage import (
+    HOST,
+    Shelves,
+    a_claim,
+    a_class,
+    a_node,
+    a_pod,
+    a_volume,
+    made,
+)
 
 ONE, TWO = WorkloadKey("Pod", "ns", "one"), WorkloadKey("Pod", "ns", "two")
 LINEAR = 1.4  # a pod, at twice as many; n² is 2
@@ -20,7 +29,13 @@ class Waiting(Shelves):
         super().__init__()
         self.volumes_known = self.live()
         self.changes = 0
-        self.put(a_class("lvm", "lvm.example.com"), a_class("local"), a_claim("c", "10Gi", kind="lvm"), a_claim("d"), room("50Gi"))
+        self.put(
+            a_class("lvm", "lvm.example.com"),
+            a_class("local"),
+            a_claim("c", "10Gi", kind="lvm"),
+            a_claim("d"),
+            room("50Gi"),
+        )
         self.put(driver(), csi_node(39), a_volume("v", node="n1"))
         self.volumes_known.await_changes(ONE, [a_pod("p", "c")])
         self.volumes_known.await_changes(TWO, [a_pod("q", "d")])
@@ -35,7 +50,12 @@ def room(capacity: str, name: str = "n1") -> CSIStorageCapacity:
     meta = {"name": f"cap-{name}", "namespace": "kube-system"}
     return made(
         CSIStorageCapacity,
-        {"metadata": meta, "storageClassName": "lvm", "capacity": capacity, "nodeTopology": {"matchLabels": {HOST: name}}},
+        {
+            "metadata": meta,
+            "storageClassName": "lvm",
+            "capacity": capacity,
+            "nodeTopology": {"matchLabels": {HOST: name}},
+        },
     )
 
 
@@ -61,7 +81,13 @@ def test_what_changes_nothing_wakes_nothing() -> None:
         there.put(same)
     assert there.woken == []
     there.changes = 0
-    there.put(room("50Gi"), driver(), csi_node(39), a_class("lvm", "lvm.example.com"), a_volume("v", node="n1"))
+    there.put(
+        room("50Gi"),
+        driver(),
+        csi_node(39),
+        a_class("lvm", "lvm.example.com"),
+        a_volume("v", node="n1"),
+    )
     assert there.changes == 0
 
 
@@ -99,7 +125,10 @@ def test_a_gang_with_local_volumes_costs_as_much_a_pod_however_large_it_is(act: 
         shelves, nodes = Shelves(), [a_node(f"n{number}") for number in range(size)]
         shelves.put(a_class("local"), *[a_volume(f"v{number}", node=f"n{number}") for number in range(size)])
         shelves.put(*[a_claim(f"c{number}") for number in range(size)])
-        pods, volumes = [a_pod(f"p{number}", f"c{number}") for number in range(size)], shelves.live()
+        pods, volumes = (
+            [a_pod(f"p{number}", f"c{number}") for number in range(size)],
+            shelves.live(),
+        )
         acts = {
             "wait": lambda: volumes.waits(pods),
             "choose": lambda: [volumes.judgement(pod).find(node) for pod, node in zip(pods, nodes, strict=True)],
@@ -113,7 +142,9 @@ def test_volumes_that_are_everywhere_are_given_to_a_gang_without_a_look_at_those
     def work(size: int) -> float:
         shelves = Shelves()
         shelves.put(
-            a_class("local"), *[a_volume(f"v{number}") for number in range(size)], *[a_claim(f"c{number}") for number in range(size)]
+            a_class("local"),
+            *[a_volume(f"v{number}") for number in range(size)],
+            *[a_claim(f"c{number}") for number in range(size)],
         )
         volumes: Volumes = shelves.live()
         node, given = a_node("n1"), set()

@@ -1,4 +1,6 @@
-"""What storage says of nodes is judged once for all pods whose volumes say the same, and again only where it has changed: with the same outcome as for each pod by itself."""
+"""What storage says of nodes is judged once for all pods whose volumes say the same, and again only where it
+has changed: with the same outcome as for each pod by itself.
+"""
 
 import random
 from collections.abc import Callable, Sequence
@@ -20,12 +22,30 @@ from slinky.bridge.volumes.claims import Judgement
 from slinky.bridge.volumes.live import Volumes
 from slinky.bridge.volumes.verdicts import VolumeVerdicts
 from slinky.bridge.whereabouts import Whereabouts
-from slinky.kube import Cache, Key, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from slinky.kube import (
+    Cache,
+    Key,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StorageClass,
+)
 from slinky.kube.objects import CSIDriver, CSINode, CSIStorageCapacity, NodeStatus, VolumeAttachment
 from slinky.kube.objects.storage import BIND_COMPLETED
 from slinky.slurm import Node as SlurmNode
 from tests.bridge.counting import calls
-from tests.bridge.volumes.storage import HOST, Shelves, a_claim, a_class, a_node, a_pod, a_volume, made
+from tests.bridge.volumes.storage import (
+    HOST,
+    Shelves,
+    a_claim,
+    a_class,
+    a_node,
+    a_pod,
+    a_volume,
+    made,
+)
 from tests.oracle.storage import StorageMaker
 
 ZONE = "topology.kubernetes.io/zone"
@@ -43,7 +63,13 @@ class Slurm:
 
     async def since(self, _: int) -> tuple[list[SlurmNode], int]:
         return [
-            SlurmNode(name=name, cpus=64, real_memory=256 * 1024, partitions=["bridge"], node_states=["IDLE", "EXTERNAL"])
+            SlurmNode(
+                name=name,
+                cpus=64,
+                real_memory=256 * 1024,
+                partitions=["bridge"],
+                node_states=["IDLE", "EXTERNAL"],
+            )
             for name in self._names
         ], 0
 
@@ -79,7 +105,13 @@ class Place(Shelves):
 
 def a_csi_node(name: str, limit: int | None = 39, driver: str = DRIVER) -> CSINode:
     allocatable = {} if limit is None else {"allocatable": {"count": limit}}
-    return made(CSINode, {"metadata": {"name": name}, "spec": {"drivers": [{"name": driver, "nodeID": name, **allocatable}]}})
+    return made(
+        CSINode,
+        {
+            "metadata": {"name": name},
+            "spec": {"drivers": [{"name": driver, "nodeID": name, **allocatable}]},
+        },
+    )
 
 
 def bound(name: str, zone: str = "", driver: str = "") -> tuple[PersistentVolumeClaim, PersistentVolume]:
@@ -88,7 +120,13 @@ def bound(name: str, zone: str = "", driver: str = "") -> tuple[PersistentVolume
     csi: dict[str, Any] = {"csi": {"driver": driver, "volumeHandle": name}} if driver else {}
     ref = {"namespace": "ns", "name": name, "uid": f"{name}-uid"}
     volume = a_volume(f"v-{name}", kind="csi", phase="Bound", claimRef=ref, **where, **csi)
-    return a_claim(name, kind="csi", meta={"annotations": {BIND_COMPLETED: "yes"}}, phase="Bound", volumeName=f"v-{name}"), volume
+    return a_claim(
+        name,
+        kind="csi",
+        meta={"annotations": {BIND_COMPLETED: "yes"}},
+        phase="Bound",
+        volumeName=f"v-{name}",
+    ), volume
 
 
 def term(key: str, *values: str) -> dict[str, Any]:
@@ -99,14 +137,20 @@ def a_capacity(name: str, node: str, room: str = "100Gi", kind: str = "lvm") -> 
     meta = {"name": name, "namespace": "kube-system"}
     return made(
         CSIStorageCapacity,
-        {"metadata": meta, "storageClassName": kind, "capacity": room, "nodeTopology": {"matchLabels": {HOST: node}}},
+        {
+            "metadata": meta,
+            "storageClassName": kind,
+            "capacity": room,
+            "nodeTopology": {"matchLabels": {HOST: node}},
+        },
     )
 
 
 def publishing(place: Shelves) -> None:
     """A class whose driver says where it has room."""
     place.put(
-        a_class("lvm", "lvm.example.com"), made(CSIDriver, {"metadata": {"name": "lvm.example.com"}, "spec": {"storageCapacity": True}})
+        a_class("lvm", "lvm.example.com"),
+        made(CSIDriver, {"metadata": {"name": "lvm.example.com"}, "spec": {"storageCapacity": True}}),
     )
 
 
@@ -123,7 +167,9 @@ def test_pods_whose_bound_volumes_are_everywhere_share_the_answer_of_pods_withou
 
 
 @pytest.mark.parametrize("driver", ["", DRIVER])
-def test_pods_with_claims_of_their_own_share_one_answer_where_their_volumes_say_the_same(driver: str) -> None:
+def test_pods_with_claims_of_their_own_share_one_answer_where_their_volumes_say_the_same(
+    driver: str,
+) -> None:
     place = Place(20)
     for number in range(30):
         place.put(*bound(f"c{number}", "z1", driver))
@@ -156,7 +202,9 @@ async def test_a_gang_whose_claims_are_bound_to_different_nodes_is_asked_about_u
     assert place.verdicts.judged == 80, "two of its pods are enough"
 
 
-async def test_other_tasks_have_their_turn_while_a_gang_with_claims_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_tasks_have_their_turn_while_a_gang_with_claims_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("slinky.bridge.pacing.SLICE_SECONDS", 0.0)
     place, turns = Place(4), 0
     for number in range(50):
@@ -202,7 +250,12 @@ def test_a_pod_that_comes_or_goes_has_its_own_node_judged_again() -> None:
 
 def test_what_a_node_has_is_counted_again_when_the_claims_and_volumes_there_change() -> None:
     place = Place(2)
-    place.put(a_csi_node("n0", limit=1), a_csi_node("n1", limit=1), a_class("other", "other.example.com"), *bound("c", "", DRIVER))
+    place.put(
+        a_csi_node("n0", limit=1),
+        a_csi_node("n1", limit=1),
+        a_class("other", "other.example.com"),
+        *bound("c", "", DRIVER),
+    )
     place.put(a_claim("there", kind="other"), a_pod("x", "there", node="n0", phase="Running"))
     assert place.refused(a_pod("p", "c")) == set()
     claim, volume = bound("there", "", DRIVER)
@@ -218,13 +271,21 @@ def test_what_a_node_has_is_counted_again_when_the_claims_and_volumes_there_chan
 def test_what_makes_no_difference_makes_no_work() -> None:
     place = Place(10)
     publishing(place)
-    place.put(*[a_capacity(f"cap{name}", name) for name in place.names[:5]], *bound("c", "z1", DRIVER), a_claim("new", "10Gi", kind="lvm"))
+    place.put(
+        *[a_capacity(f"cap{name}", name) for name in place.names[:5]],
+        *bound("c", "z1", DRIVER),
+        a_claim("new", "10Gi", kind="lvm"),
+    )
     pods = a_pod("p", "c"), a_pod("q", "new")
     versions = [place.surroundings.answer(pod).version for pod in pods]
     judged = place.verdicts.judged
     for name in place.names[:5]:
         place.put(a_capacity(f"cap{name}", name, "55Gi"))
-    node, claim, volume = place.nodes.get("n1"), place.claims.get("c", "ns"), place.volumes.get("v-c")
+    node, claim, volume = (
+        place.nodes.get("n1"),
+        place.claims.get("c", "ns"),
+        place.volumes.get("v-c"),
+    )
     assert node
     place.put(node)
     place.change(claim)
@@ -241,8 +302,14 @@ def test_room_for_volumes_is_found_by_the_labels_of_each_node() -> None:
     def work(size: int) -> float:
         place = Shelves()
         publishing(place)
-        place.put(a_claim("new", "10Gi", kind="lvm"), *[a_capacity(f"cap{number}", f"n{number}") for number in range(size)])
-        nodes, judgement = [a_node(f"n{number}") for number in range(size)], Judgement(a_pod("p", "new"), place.stock())
+        place.put(
+            a_claim("new", "10Gi", kind="lvm"),
+            *[a_capacity(f"cap{number}", f"n{number}") for number in range(size)],
+        )
+        nodes, judgement = (
+            [a_node(f"n{number}") for number in range(size)],
+            Judgement(a_pod("p", "new"), place.stock()),
+        )
         return calls(lambda: [judgement.refusal(node) for node in nodes]) / size
 
     assert work(400) < LINEAR * work(200)
@@ -257,7 +324,9 @@ def test_what_a_node_has_is_counted_once_for_all_pods_that_ask() -> None:
     assert calls(lambda: place.surroundings.answer(a_pod("q", "one", "two"))) < first / 2
 
 
-def test_the_users_of_a_claim_that_thousands_share_are_not_walked_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_of_a_claim_that_thousands_share_are_not_walked_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     place = Place(10)
     place.put(*bound("shared", "", DRIVER), a_pod("there", "shared", node="n1", phase="Running"))
     walked: list[Key] = []
@@ -306,7 +375,10 @@ class Storm(Place):
     def add(self, kind: type[Any], document: dict[str, Any]) -> Any:
         if kind in (PersistentVolumeClaim, Pod, CSIStorageCapacity):
             document["metadata"]["namespace"] = self.maker.namespace
-        document["metadata"] |= {"uid": document["metadata"]["name"], "resourceVersion": self.version()}
+        document["metadata"] |= {
+            "uid": document["metadata"]["name"],
+            "resourceVersion": self.version(),
+        }
         thing = made(kind, document)
         self.put(thing)
         return thing
@@ -322,7 +394,10 @@ class Storm(Place):
         self.add(PersistentVolumeClaim, claim)
 
     def a_resident(self) -> Any:
-        return self.add(Pod, self.maker.pod(self.chance.choice(self.maker.nodes)) | {"status": {"phase": "Running"}})
+        return self.add(
+            Pod,
+            self.maker.pod(self.chance.choice(self.maker.nodes)) | {"status": {"phase": "Running"}},
+        )
 
     def any_of(self, cache: Cache[Any]) -> Any:
         return self.chance.choice(cache.list())
@@ -340,7 +415,10 @@ class Storm(Place):
             lambda: self.volumes.remove(volume.key),
             lambda: self.claims.remove(claim.key),
             lambda: self.add(PersistentVolume, self.maker.volume() | {"status": {"phase": "Available"}}),
-            lambda: self.add(PersistentVolume, self.maker.volume(claim.metadata.name) | {"status": {"phase": "Available"}}),
+            lambda: self.add(
+                PersistentVolume,
+                self.maker.volume(claim.metadata.name) | {"status": {"phase": "Available"}},
+            ),
             lambda: self.add(PersistentVolumeClaim, self.maker.claim()),
             lambda: self.change(claim, {"volume.kubernetes.io/selected-node": chance.choice([node, None])}),
             lambda: self.change(volume, status={"phase": chance.choice(["Available", "Released", "Bound"])}),
@@ -377,7 +455,9 @@ class Storm(Place):
 
 @settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_an_answer_that_is_shared_and_kept_is_the_one_that_a_pod_by_itself_gets_now(chance: random.Random) -> None:
+def test_an_answer_that_is_shared_and_kept_is_the_one_that_a_pod_by_itself_gets_now(
+    chance: random.Random,
+) -> None:
     storm = Storm(chance)
     for _ in range(12):
         for _ in range(4):

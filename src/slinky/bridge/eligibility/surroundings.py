@@ -51,7 +51,7 @@ class VolumeAnswer(Protocol):
 
 
 class VolumeJudge(Protocol):
-    """What volumes alone say of pods, shared by all pods whose volumes say the same; None where no answer can be shared."""
+    """What volumes alone say of pods, shared by all whose volumes say the same; None where that cannot be."""
 
     def answer(self, pod: Pod) -> VolumeAnswer | None: ...
 
@@ -96,7 +96,8 @@ class _Verdicts:
 class Surroundings:
     """`pods` are the caches that together hold all pods. `release` is Kubernetes'; `comparing` says that tolerations may use Lt and Gt.
 
-    `filters` are asked after the built-in ones: volumes, for one. `answer` asks `volumes` for what volumes say.
+    `filters` are asked after the built-in ones: volumes, for one. `answer` asks `volumes` for what
+    volumes say.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class Surroundings:
         return found
 
     def _without_volumes(self, pod: Pod) -> Answer:
-        """What its volumes have no say in; the pod's own, and then with its volumes, where it cannot be shared."""
+        """The part without its volumes. Where that cannot be shared: the pod's own answer, with its volumes."""
         shape = shape_of(pod)
         try:
             company = self._asked_of_pods(pod)

@@ -1,9 +1,10 @@
 """A workload's claims bound to volumes, before its pods are bound to nodes.
 
-*Invariants:* all claims of a gang are bound before any of its pods is. One claim is in one pod's hands at a time; all
-others that need it wait for the outcome. A decision for a pod counts from the moment it is made, with no await in between;
-the pods of a gang are decided on in short turns, and what has changed since a pod's turn is looked at again in the tick in
-which the gang is bound (`still_fits`). What was begun for a pod that no longer gets its node is undone.
+*Invariants:* all claims of a gang are bound before any of its pods is. One claim is in one pod's hands
+at a time; all others that need it wait for the outcome. A decision for a pod counts from the moment it is
+made, with no await in between. The pods of a gang are decided on in short turns; what has changed since a
+pod's turn is looked at again in the tick in which the gang is bound (`still_fits`). What was begun for a
+pod that no longer gets its node is undone.
 """
 
 import asyncio
@@ -137,7 +138,7 @@ class VolumeBinder:
         return outcome
 
     def still_fits(self, key: WorkloadKey, places: Sequence[Place]) -> bool:
-        """Whether what `bind` found for these pods holds, whatever has changed since; if not, the workload is looked at again."""
+        """Whether what `bind` found for these pods still holds; if not, the workload is looked at again."""
         changes = self._changes.get(key)
         if changes is None:
             return True
@@ -147,7 +148,10 @@ class VolumeBinder:
             if not pod.spec.volumes:
                 continue
             node, reservation = self._nodes.by_key(Key("", name)), held.get(pod.metadata.uid)
-            if node is None or reservation is None or (changes.concern(pod, node) and self._look(reservation, node) is not None):
+            fits = node is not None and reservation is not None
+            if fits and node and reservation and changes.concern(pod, node):
+                fits = self._look(reservation, node) is None
+            if not fits:
                 self._volumes.wake(key)
                 return False
         return True

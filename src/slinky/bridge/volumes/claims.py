@@ -1,7 +1,8 @@
 """Where a pod's claims let it run. Pure, over the stock.
 
-*Invariants:* the answer is kube-scheduler's own (its plugins VolumeBinding, VolumeZone, VolumeRestrictions and
-NodeVolumeLimits), no stricter and no laxer. Two pods whose `facts` are equal are refused by the same nodes.
+*Invariants:* the answer is kube-scheduler's own (its plugins VolumeBinding, VolumeZone, VolumeRestrictions
+and NodeVolumeLimits), no stricter and no laxer. Two pods whose `facts` are equal are refused by the same
+nodes.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -31,7 +32,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Judgement:
-    """Of one pod; then quick for each node. It knows the stock as it was at the beginning: make another after a change. Without `named`, its words fit all pods with the same facts: they name neither claims nor volumes."""
+    """Of one pod; then quick for each node. Make another after a change of the stock.
+
+    Without `named`, its words fit all pods with the same facts: they name neither claims nor volumes.
+    """
 
     def __init__(self, pod: Pod, stock: Stock, *, named: bool = True) -> None:
         self._pod = pod
@@ -95,7 +99,8 @@ class Judgement:
         if where is not None:
             return claim.class_name, claim.size, where
         spec, own = claim.spec, self._candidates(claim).own
-        selector = spec.selector and (tuple(sorted(spec.selector.match_labels.items())), spec.selector.match_expressions)
+        said = spec.selector
+        selector = said and (tuple(sorted(said.match_labels.items())), said.match_expressions)
         reserved = own.metadata.name if own is not None else ""
         return (
             claim.class_name,
@@ -112,7 +117,8 @@ class Judgement:
         """Made only where it is asked for: whether a pod waits does not depend on it."""
         found = self._chosen.get(claim.key)
         if found is None:
-            found = self._chosen[claim.key] = Candidates(claim, self._stock.volumes_for(claim), self._stock.shelf(claim.class_name))
+            named, shelf = self._stock.volumes_for(claim), self._stock.shelf(claim.class_name)
+            found = self._chosen[claim.key] = Candidates(claim, named, shelf)
         return found
 
     def _ephemeral(self) -> set[str]:

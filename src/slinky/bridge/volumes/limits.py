@@ -1,7 +1,8 @@
 """How many volumes of a driver a node can have attached. Pure, over the stock.
 
-*Invariants:* a volume counts once, however many pods use it and whether it is attached or about to be. A claim that has no
-volume yet counts as one of the driver that will make it. What a node has is counted once until it changes.
+*Invariants:* a volume counts once, however many pods use it and whether it is attached or about to be. A
+claim that has no volume yet counts as one of the driver that will make it. What a node has is counted once
+until it changes.
 """
 
 from collections import Counter
@@ -24,7 +25,8 @@ SUCCESSORS = {
 }
 NOT_COUNTED = {"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume", "kubernetes.io/rbd"}
 
-Counted = tuple[str, bool, str, int]  # driver, whether only where nodes say what they have, handle ("" if new anywhere), number
+# Driver, whether it counts on nodes without a CSINode too, handle ("" if new on every node), number.
+Counted = tuple[str, bool, str, int]
 
 
 class Limits:
@@ -72,8 +74,10 @@ def _use_of(node: str, stock: Stock, but: str = "") -> NodeUse:
 
 
 def counted(pod: Pod, stock: Stock) -> tuple[Counted, ...]:
-    """All that matters of a pod's volumes to the limits of nodes; nothing where no node has a limit for their drivers. A
-    volume that other pods use already is new on some nodes only, and named."""
+    """All that matters of a pod's volumes to the limits of nodes; nothing where no node limits their drivers.
+
+    A volume that other pods use already is new on some nodes only, and named.
+    """
     found: Counter[tuple[str, bool, str]] = Counter()
     for name in claim_names(pod):
         claim = stock.claim(Key(pod.metadata.namespace, name))

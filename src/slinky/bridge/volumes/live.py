@@ -1,7 +1,7 @@
 """The pods' claims judged by storage as it is now.
 
-*Invariants:* until all storage is known, a pod with claims waits. A workload that waits for a claim is woken by each change
-of it, of its volume, of its class, and of the pods that use it; by nothing else. What changes nothing wakes nothing.
+*Invariants:* until all storage is known, a pod with claims waits. A workload that waits for a claim is woken
+by each change of it, of its volume, of its class, and of the pods that use it; by nothing else.
 """
 
 import asyncio

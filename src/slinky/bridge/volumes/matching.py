@@ -1,7 +1,7 @@
 """Which volume suits which claim, and which node suits which volume. Pure.
 
-*Invariants:* the rules are Kubernetes' own, in their smallest detail, for its controller has the last word on each binding.
-Of several volumes that fit, the smallest is taken, and of equals always the same.
+*Invariants:* the rules are Kubernetes' own, in their smallest detail, for its controller has the last word
+on each binding. Of several volumes that fit, the smallest is taken, and of equals always the same.
 """
 
 from bisect import bisect_left, insort
@@ -116,8 +116,8 @@ def size_of(thing: PersistentVolume | PersistentVolumeClaim) -> Fraction:
 class Shelf:
     """Volumes of one class that no claim has, in the order in which claims take them.
 
-    *Invariants:* they are kept in order as they come and go, so that no claim costs a look at all; local volumes are found
-    by the label of the node that they are on.
+    *Invariants:* they are kept in order as they come and go, so that no claim costs a look at all of them.
+    Local volumes are found by the label of the node that they are on.
     """
 
     def __init__(self, volumes: Iterable[PersistentVolume] = ()) -> None:
@@ -154,7 +154,7 @@ class Shelf:
         return True
 
     def pins(self, labels: Labels) -> Iterator[Pin | None]:
-        """The rows in which a node with these labels finds volumes; None is that of volumes without a pin."""
+        """The rows in which a node with these labels finds volumes; None: those without a pin."""
         yield None
         for key in self._keys:
             if (value := labels.get(key)) is not None:
@@ -169,7 +169,10 @@ class Shelf:
 
 
 class Candidates:
-    """The volumes that would do for a claim: `named` are those that name it, `shelf` has those that are free. `best` looks at as few of them as it can, for each of thousands of nodes."""
+    """The volumes that would do for a claim: `named` are those that name it, `shelf` has those that are free.
+
+    `best` looks at as few of them as it can, for each of thousands of nodes.
+    """
 
     def __init__(self, claim: PersistentVolumeClaim, named: Iterable[PersistentVolume], shelf: Shelf) -> None:
         self._claim = claim
@@ -203,7 +206,8 @@ class Candidates:
 class Rooms:
     """Where a driver says that it has room for volumes of one class, found by the labels of a node.
 
-    *Invariants:* a node costs as much as there are kinds of topologies (sets of labels), however many capacities there are.
+    *Invariants:* a node costs as much as there are kinds of topologies (sets of labels), however many
+    capacities there are.
     """
 
     def __init__(self) -> None:
@@ -246,8 +250,9 @@ def room_of(capacity: CSIStorageCapacity | None) -> int:
 
 def _topology(selector: LabelSelector) -> tuple[Names, Values]:
     """The labels that a node must have, as far as each has one value: keys and values."""
-    labels = {wanted.key: wanted.values[0] for wanted in selector.match_expressions if wanted.operator == "In" and len(wanted.values) == 1}
-    labels |= selector.match_labels
+    said = selector.match_expressions
+    single = [wanted for wanted in said if wanted.operator == "In" and len(wanted.values) == 1]
+    labels = {wanted.key: wanted.values[0] for wanted in single} | dict(selector.match_labels)
     keys = tuple(sorted(labels))
     return keys, tuple(labels[key] for key in keys)
 

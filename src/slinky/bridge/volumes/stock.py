@@ -1,9 +1,9 @@
-"""What is known of storage and of the pods that use it: the caches, and on top our decisions that the watch has not shown yet.
+"""What is known of storage and of the pods that use it: the caches, and our decisions that they do not show yet.
 
-*Invariants:* what one pod was promised is not free for the next, from the decision until the server shows it or it is
-taken back. A pod uses its claims from the moment we decide to bind it, seen or not, until it is over. Free volumes and
-room are kept in order as they change: no question walks over all of them. A `Listener` hears of each change that can make
-a difference, and of no other.
+*Invariants:* what one pod was promised is not free for the next, from the decision until the server shows it
+or it is taken back. A pod uses its claims from the moment we decide to bind it, seen or not, until it is
+over. Free volumes and room are kept in order as they change: no question walks over all of them. A
+`Listener` hears of each change that can make a difference, and of no other.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ Attached = tuple[str, str]  # driver, handle
 
 
 class NodeUse(NamedTuple):
-    """What is on a node: the pods that have volumes, by UID, what they use, and how many volumes each driver has there."""
+    """What is on a node: pods with volumes, by UID, what they use, and how many volumes each driver has."""
 
     pods: frozenset[str]
     used: frozenset[Attached]
@@ -54,7 +54,7 @@ class NodeUse(NamedTuple):
 
 
 class Listener:
-    """Gets to know what has changed in the stock. It does nothing; those that do, override what they need."""
+    """Is told what has changed in the stock. It does nothing; subclasses override what they need."""
 
     def on_node(self, node: str, /) -> None:
         """The pods, disks or drivers on a node."""
@@ -66,7 +66,7 @@ class Listener:
         """The free volumes of a class."""
 
     def on_room(self, class_name: str, low: int, high: int, /) -> None:
-        """A driver's room for a class: volumes of more than `low` and at most `high` bytes may fit elsewhere now."""
+        """A driver's room for a class: volumes of more than `low` and at most `high` bytes may fit or not."""
 
     def on_class(self, class_name: str, /) -> None:
         """A class itself."""
@@ -136,7 +136,7 @@ class Stock:
         return [*map(self._with_claim, named)]
 
     def shelf(self, class_name: str) -> Shelf:
-        """The volumes of a class that are no claim's, by what is written and by our own decisions. It is live."""
+        """The volumes of a class that no claim has, by what is written and by our own decisions. Live."""
         return self._shelves.get(class_name, NO_VOLUMES)
 
     def storage_class(self, name: str) -> StorageClass | None:
@@ -162,12 +162,14 @@ class Stock:
         return self._caches.volumes.count("disk", str(disk)) < 2
 
     def is_used_by_none(self, claim: PersistentVolumeClaim, but: Pod) -> bool:
-        """Whether no other pod on a node has it, or another claim for its volume. `but` has no node yet."""
+        """Whether no other pod on a node has it, or another claim its volume. `but` has no node yet."""
         name = claim.spec.volume_name
         if name and self._caches.claims.count("volume", name) > 1:
             return False
         coming = self._coming_for.get(claim.key, {})
-        return len(coming) == (but.metadata.uid in coming) and not any(cache.count("claim", str(claim.key)) for cache in self._pods)
+        if len(coming) > (but.metadata.uid in coming):
+            return False
+        return not any(cache.count("claim", str(claim.key)) for cache in self._pods)
 
     def is_expected(self, uid: str) -> bool:
         """Whether the pod is on its way to a node."""
@@ -274,8 +276,8 @@ class Stock:
         if _volume_says(change.old) == _volume_says(change.new):
             return
         self._shelve(change.key.name)
-        refs = [found.spec.claim_ref for found in (change.old, change.new) if found is not None and found.spec.claim_ref is not None]
-        claims = {Key(ref.namespace, ref.name) for ref in refs}
+        refs = [found.spec.claim_ref for found in (change.old, change.new) if found is not None]
+        claims = {Key(ref.namespace, ref.name) for ref in refs if ref is not None}
         claims |= {claim.key for claim in self._caches.claims.by_index("volume", change.key.name)}
         for claim in claims:
             self._tell_of_claim(claim)
@@ -344,7 +346,8 @@ class Stock:
         for listener in self.listeners:
             listener.on_claim(claim)
         for user in self.users(claim):
-            self._tell_of_node(self._coming[user.metadata.uid][1] if user.metadata.uid in self._coming else user.spec.node_name)
+            _, node = self._coming.get(user.metadata.uid, (user, user.spec.node_name))
+            self._tell_of_node(node)
 
     def _tell_of_shelf(self, class_name: str) -> None:
         for listener in self.listeners:

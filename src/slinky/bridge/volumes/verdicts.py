@@ -1,9 +1,9 @@
 """Which nodes refuse a pod for its volumes: judged once for all pods whose volumes say the same.
 
-*Invariants:* an answer says what a `Judgement` made now would say of each node, in words that fit all pods that share it.
-After a change only those nodes are judged again that it can concern, and only for the answers that it can concern. The
-number of answers is limited; the one that was not used for longest is dropped. An answer has another version when other
-nodes are refused, and no two answers have the same.
+*Invariants:* an answer refuses the nodes that a `Judgement` made now would refuse, in words that fit all pods
+that share it. After a change only those nodes are judged again that it can concern, and only for the answers
+that it can concern. The number of answers is limited; the one that was not used for longest is dropped. An
+answer has another version when other nodes are refused, and no two answers have the same.
 """
 
 import itertools
@@ -65,7 +65,8 @@ class VolumeVerdicts(Listener):
             self._replace(found, {node.metadata.name: judgement.refusal(node) for node in self._nodes.list()})
         elif found.stale:
             nodes = ((name, self._nodes.by_key(Key("", name))) for name in found.stale)
-            self._replace(found, dict(found.refused) | {name: judgement.refusal(node) if node else "" for name, node in nodes})
+            again = {name: judgement.refusal(node) if node else "" for name, node in nodes}
+            self._replace(found, {**found.refused, **again})
         return found
 
     def _replace(self, found: VolumeAnswer, said: Mapping[str, str]) -> None:
@@ -92,7 +93,8 @@ class VolumeVerdicts(Listener):
         _outdate(self._of_class(class_name))
 
     def on_room(self, class_name: str, low: int, high: int, /) -> None:
-        _outdate(found for found in self._of_class(class_name) if any(low < size <= high for size in found.sizes[class_name]))
+        for found in self._of_class(class_name):
+            found.is_outdated |= any(low < size <= high for size in found.sizes[class_name])
 
     def on_class(self, _: str, /) -> None:
         _outdate(self._answers.values())  # volumes of old plugins count by their class for other drivers
