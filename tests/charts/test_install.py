@@ -50,7 +50,7 @@ def test_two_of_each_run_and_one_leads(site: Site) -> None:
 
 
 def test_the_exported_configuration_is_that_of_the_installed_bridge(site: Site) -> None:
-    """Its Lease is in another namespace than that of `slinky sandbox bridge`, and its Slurm runs in pods."""
+    """Its Lease is in a namespace of its own, and its Slurm runs in pods."""
     shell = os.environ | site.sandbox.exports()
     words = [sys.executable, "-m", "slinky"]
     told = subprocess.run([*words, "top", "--once"], env=shell, capture_output=True, text=True, timeout=90, check=False)

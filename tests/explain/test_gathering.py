@@ -1,4 +1,4 @@
-"""What is asked of both sides where not everything can be had: of a long queue, and without the right to list."""
+"""What is read of a long queue, and without the right to list DeviceClasses."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, cast

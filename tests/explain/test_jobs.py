@@ -70,7 +70,8 @@ def test_an_expected_start_is_told_only_where_slurm_knows_one() -> None:
     assert not any(lines.values()), lines
 
 
-# As Slurm 25.11 writes them: the limit of a job that its main scheduler started, and of one that backfill started.
+# As Slurm 26.05 writes the limit of a job that its main scheduler started, and of one that backfill
+# started.
 ENDLESS = ({"set": False, "infinite": True, "number": 0}, number(525600))
 
 

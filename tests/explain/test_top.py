@@ -103,7 +103,7 @@ def test_the_title_counts_the_jobs_of_the_kind_that_is_shown() -> None:
 
 
 def test_of_more_jobs_than_are_read_the_title_says_how_they_are_sorted() -> None:
-    """Of 5,000, those from the offset on were read: all of them are on the screen, from the first on."""
+    """Of 5,000 jobs those from the offset on were read, and all of these are on the screen."""
     read = tuple(job(n) for n in range(1031, 1051))
     text = drawn(facts(slurm={"queue": read, "counts": {"PENDING": 5000}}), 22, Shown("waiting", 1030))
     assert "from 1031, too many to sort by priority: by job id)" in text

@@ -55,7 +55,7 @@ def test_the_exported_configuration_is_that_of_the_sandboxs_bridge(shell: dict[s
 
 
 def test_a_sandbox_of_an_older_release_gets_the_configuration_when_it_is_exported(cli: Cli, sandbox: Sandbox) -> None:
-    """Such a release wrote no file; a variable that names none makes explain, doctor and top fail."""
+    """If the variable names no file, explain, doctor and top fail."""
     sandbox.tools_config.unlink()
     assert "SLINKY_BRIDGE_CONFIG" not in sandbox.exports()
     exports = cli("sandbox", "env", "--name", sandbox.record.name).stdout
@@ -65,7 +65,7 @@ def test_a_sandbox_of_an_older_release_gets_the_configuration_when_it_is_exporte
 
 
 def test_up_works_in_a_shell_that_has_the_exported_variables(shell: dict[str, str], sandbox: Sandbox) -> None:
-    """The sandbox's own kubectl, sbatch and so on come first in its PATH, and must not be taken for the host's."""
+    """The sandbox's own commands come first in its PATH. `up` must not use them."""
     shape = sandbox.record.shape
     name = f"{sandbox.record.name}-again"
     words = f"{sys.executable} -m slinky sandbox"

@@ -21,7 +21,8 @@ _PRIORITY = re.compile(r", priority (\d+)")
 NO_NEWS = 0.1  # of a priority
 UNSCHEDULABLE = "Unschedulable"
 MOST_MESSAGE = 1024
-# Slurm plans as if a job without a time limit ended a year after its start. So a start far away mostly means "not known".
+# Slurm plans as if a job without a time limit ended a year after its start.
+# So a start far away mostly means "not known".
 KNOWN_SECONDS = 30 * 86400
 YEAR_SECONDS = 365 * 86400
 SLACK = 60  # seconds by which Slurm may round a planned start
@@ -99,7 +100,7 @@ def is_endless(job: Job) -> bool:
 
 
 def rests_on_endless(start: float, queue: Iterable[Job]) -> bool:
-    """Whether a planned start is not before the year's end of a running job without a time limit."""
+    """Whether a planned start waits for the assumed end of a job without a time limit."""
     ends = (job.end_time for job in queue if job.is_running and is_endless(job))
     return any(isinstance(end, int) and 0 < end <= start + SLACK for end in ends)
 

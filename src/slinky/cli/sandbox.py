@@ -238,7 +238,7 @@ def shell(name: str, machine: str) -> None:
 
 
 def _with_tools_config(name: str) -> Sandbox:
-    """A sandbox that an older release brought up has no configuration for explain, doctor and top yet."""
+    """Make the configuration that a sandbox of an older release does not have yet."""
     found = Sandbox.running(name)
     if not found.tools_config.exists():
         write_first_config(found)

@@ -247,7 +247,7 @@ async def _device_resources(kube: AskKube, pod: Pod | None) -> dict[str, str]:
             return list((await client.list(DEVICE_CLASSES)).items)
         except KubeNotFoundError:  # an older server
             return []
-        except ForbiddenError:  # a tenant mostly may not; no trouble of its own, as few pods need it
+        except ForbiddenError:  # few tenants may, and few pods need it
             kube.unread.add("deviceclasses")
             return []
 

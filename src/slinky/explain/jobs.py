@@ -31,7 +31,10 @@ def moment(seconds: float) -> str:
 
 
 def job_lines(parts: Sequence[Job], now: dt.datetime, queue: Sequence[Job] | None = ()) -> Iterator[str]:
-    """What Slurm says, as it says it. An expected start is left out where it rests on jobs of the `queue` without a time limit."""
+    """What Slurm says, as it says it.
+
+    An expected start is left out if it depends on the end of a job of the `queue` without a time limit.
+    """
     for job in parts:
         reason = f", reason {job.state_reason}" if job.state_reason not in ("", "None") else ""
         where = f" on {job.nodes}" if job.nodes and not job.is_pending else ""

@@ -232,7 +232,7 @@ def _refused(message: str, facts: Facts, about: str) -> Finding:
 
 
 def _unread_classes(facts: Facts) -> str:
-    """What to say of the resources that a DeviceClass may serve, where the DeviceClasses could not be listed."""
+    """A sentence for resources that a DeviceClass may serve, if the classes cannot be listed."""
     names = sorted(name for name in requested(facts.kube.pod) if "/" in name) if facts.kube.pod else []
     if facts.kube.knows("deviceclasses") or not names:
         return ""

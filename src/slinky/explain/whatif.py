@@ -169,7 +169,7 @@ def estimate(ask: Ask, slurm: SlurmFacts, partition: str, now: dt.datetime, memo
 
 
 def _that_end(queue: Sequence[Job]) -> list[Job]:
-    """Running jobs with a time limit: what Slurm writes as the end of the others is a year after their start, or never."""
+    """Running jobs with a time limit. For the others, Slurm writes an end a year after their start."""
     return [job for job in queue if job.is_running and not is_endless(job) and isinstance(job.end_time, int) and job.end_time]
 
 
@@ -224,7 +224,10 @@ def is_doubtful(answer: Answer, now: dt.datetime) -> bool:
 
 
 def checked(answer: Answer, queue: Sequence[Job] | None, now: dt.datetime) -> Answer:
-    """Slurm's answer, or that the start is unknown. `queue` are the jobs that wait or run, None where they are not known."""
+    """Slurm's answer, or that the start is unknown.
+
+    `queue` are the jobs that wait or run; None if they are not known.
+    """
     if answer.start is None:
         return answer
     why = ""

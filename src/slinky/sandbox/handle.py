@@ -106,7 +106,7 @@ class Sandbox:
 
     @property
     def tools_config(self) -> Path:
-        """The configuration of the bridge that was started last, for explain, doctor and top. `up` writes one for a start."""
+        """The configuration of the bridge that was started last, for explain, doctor and top."""
         return self.folder / "tools.yaml"
 
     def kube(self, connections: int = 32) -> Kube:
@@ -210,7 +210,7 @@ class Sandbox:
         )
 
     def exports(self) -> dict[str, str]:
-        """What `slinky sandbox env` tells a shell. The commands of one sandbox are in its PATH, not those of several.
+        """What `slinky sandbox env` tells a shell. Its PATH has the commands of one sandbox only.
 
         A file that an older release did not write is not named, as a command would fail on it.
         """

@@ -1,8 +1,8 @@
-"""The bridge's configuration for the commands that only look (explain, doctor, top), as `slinky sandbox env` exports it.
+"""The bridge's configuration for explain, doctor and top, as `slinky sandbox env` exports it.
 
-*Invariants:* the file describes the bridge that was started last on the sandbox, and every address in it can be reached
-from the host. The Slurm of a cluster that the operator made runs in pods, which the host cannot reach: for that one, a
-Service of type NodePort is made beside its slurmrestd.
+*Invariants:* the file describes the bridge that was started last on the sandbox, and the host can
+reach every address in it. The Slurm of a cluster that the operator made runs in pods, which the
+host cannot reach: for that one, a Service of type NodePort is made beside its slurmrestd.
 """
 
 import base64
