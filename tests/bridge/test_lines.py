@@ -527,9 +527,9 @@ def test_a_sibling_whose_job_is_given_back_waits_for_those_in_flight() -> None:
         await world.until(lambda: world.held[1].is_finished, 5)
         await asyncio.sleep(STEP)
         assert len(world.held) == 2  # the other is in flight
-        world.given, world.slurm_nodes = ["m"], ["n", "m"]
+        world.given, world.slurm_nodes, world.version = ["m"], ["n", "m"], 1
         await runs(world, 2, "p1")
-        await world.until(lambda: 3 in world.held, 5)
+        await world.until(lambda: 3 in world.held, 10)
         await runs(world, 3, "p0")
 
     told(story)
