@@ -366,7 +366,7 @@ class World:
 
     # As Slurm
 
-    version = 0  # of its nodes
+    version = names_version = 0  # of its nodes
 
     async def rooms_of(self, _: str) -> dict[str, NodeRoom]:
         return {node: NodeRoom(partitions=frozenset({"bridge"}), cpus=64, memory=1 << 20, gres={}) for node in self.slurm_nodes}

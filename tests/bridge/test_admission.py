@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from slinky.bridge.admission import ALIASES, LEFT_ALONE, TASK_ENVIRONMENT, admit_change, admit_pod, admit_root
-from slinky.bridge.eligibility.node_labels import MOST_RULES
+from slinky.bridge.eligibility.bounds import MOST_RULES
 from slinky.bridge.keys import FINALIZER, JOB_ID, SETTINGS, SLURM_NODE
 from slinky.bridge.settings import Settings
 
@@ -237,6 +237,42 @@ def test_a_template_is_judged_with_its_root(place: str, shape: Any) -> None:
     assert admit_root(root(shape(template(**{TIMELIMIT: "5"}))), OURS) == LEFT_ALONE
 
 
+OWN_ONLY = msgspec.convert({"policy": {"default": {"crossNamespaceAffinity": False}}}, Settings)
+FIELD = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def near(kind: str = "podAntiAffinity", **term: Any) -> dict[str, Any]:
+    return {"affinity": {kind: {FIELD: [{"topologyKey": "kubernetes.io/hostname", **term}]}}}
+
+
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_required_affinity_into_other_namespaces_is_refused_where_the_site_says_so(kind: str) -> None:
+    """A pod of one CPU with such anti-affinity keeps all tenants off its node. Kubernetes allows it, and so do we by default."""
+    for_all, listed = near(kind, namespaceSelector={}), near(kind, namespaces=["lab", "other"])
+    for spec, field in ((for_all, "namespaceSelector"), (listed, "namespaces")):
+        why = f"spec.affinity.{kind}.{FIELD}[0].{field} reaches into other namespaces"
+        refusal = admit_pod(pod(spec), OWN_ONLY, managed=True).refusal
+        assert refusal.startswith(why)
+        assert "name lab alone" in refusal
+        assert admit_root(root({"template": template(spec)}), OWN_ONLY).refusal.startswith(f"spec.template: {why}")
+        assert not admit_pod(pod(spec), OURS, managed=True).refusal
+        assert not admit_root(root({"template": template(spec)}), OURS).refusal
+
+
+def test_affinity_within_the_namespace_and_preferred_affinity_are_never_refused() -> None:
+    name = "kubernetes.io/metadata.name"
+    term = {"weight": 1, "podAffinityTerm": {"topologyKey": "zone", "namespaceSelector": {}}}
+    for spec in (
+        near(labelSelector={"matchLabels": {"app": "web"}}),
+        near(namespaces=["lab"]),
+        near(namespaceSelector={"matchLabels": {name: "lab"}}),
+        near(namespaceSelector={"matchExpressions": [{"key": name, "operator": "In", "values": ["lab"]}]}),
+        {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}},
+    ):
+        assert not admit_pod(pod(spec), OWN_ONLY, managed=True).refusal
+        assert not admit_root(root({"template": template(spec)}), OWN_ONLY).refusal
+
+
 def test_what_is_wrong_with_the_root_is_not_said_again_for_each_template() -> None:
     assert admit_root(root({"template": template()}, **{ACCOUNT: "rich"}), OURS).refusal == NO_ACCOUNT
 
@@ -268,12 +304,12 @@ def test_a_root_that_is_changed_is_refused_for_what_the_change_brings() -> None:
     worse = root({"template": template(**{ACCOUNT: "rich"})}, **{TIMELIMIT: "later"})
     assert "'later'" in admit_root(worse, OURS, wrong).refusal
     better = admit_root(root({}, **{TIMELIMIT: "5"}), OURS, wrong)
-    assert better.warnings == (f"annotation {TIMELIMIT}: what is changed holds for jobs that are submitted from now on",)
+    assert better.warnings == (f"annotation {TIMELIMIT}: the change applies only to jobs submitted from now on",)
 
 
 def test_job_annotations_of_a_pod_that_are_changed_are_judged_and_of_no_use_once_it_has_a_job() -> None:
     old = pod({"schedulerName": NAME}, annotations={TIMELIMIT: "5"})
-    for label, warnings in (({}, ()), ({JOB_ID: "7"}, (f"annotation {TIMELIMIT}: to no effect, as the pod is Slurm job 7 already",))):
+    for label, warnings in (({}, ()), ({JOB_ID: "7"}, (f"annotation {TIMELIMIT}: no effect, because the pod is already Slurm job 7",))):
         old["metadata"]["labels"] = label
         new = pod({"schedulerName": NAME}, annotations={TIMELIMIT: "6"}, labels=label)
         assert admit_change(old, new, OURS, by_bridge=False).warnings == warnings

@@ -78,6 +78,8 @@ def test_what_is_right_is_read(suffix: str, text: str, settings: JobSettings) ->
         ("job-name", "two\nlines", "a text of one line"),
         ("max-nodes", "-1", "a whole number from 1 on"),
         ("mem-per-node", "0", "an amount of memory above zero, such as 16Gi"),
+        ("partition", "gpu,long,gpu", "a name, or several separated by commas, each of them once"),
+        ("reservation", "a,a", "a name, or several separated by commas, each of them once"),
         ("priority", "-5", "a whole number from 0"),
         ("priority", "4294967295", "a whole number from 0"),
         ("timelimit", "0", "a time above zero"),

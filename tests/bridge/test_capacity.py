@@ -169,7 +169,7 @@ def test_a_job_that_says_how_many_tasks_a_node_has_needs_nodes_that_hold_so_many
     assert "could hold 2 of 3 pods" in shortfall(job(3, tasks_per_node=1, tres_per_node="gres/gpu:8"), two)
     assert "could hold 1 of 2 pods" in shortfall(job(2, tasks_per_node=1, tres_per_node="gres/gpu:8", maximum_nodes=1), two)
     told = shortfall(job(10, cpus_per_task=4, tasks_per_node=5), two)
-    assert told.startswith("no node of partition bridge has 4 CPUs, 5 of them on each node for its pods; the largest has 16 CPUs")
+    assert told.startswith("no node of partition bridge has room for 5 pods on each node (4 CPUs each); the largest has 16 CPUs")
 
 
 @pytest.mark.parametrize(

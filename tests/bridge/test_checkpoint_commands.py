@@ -167,7 +167,7 @@ async def test_a_pod_has_so_many_seconds_and_then_its_eviction_goes_on(monkeypat
         await site.until(lambda: site.done == [key])
         assert not site.checkpoints._holds(key)
         assert [(name, reason) for name, reason, _ in site.events.told] == [("p0", "CheckpointSignalFailed")]
-        assert "had not ended after 0.2 s" in site.events.told[0][2]
+        assert "did not finish within 0.2 s" in site.events.told[0][2]
 
 
 async def test_pods_that_ended_while_they_waited_behind_commands_that_hang_cost_no_command(monkeypatch: pytest.MonkeyPatch) -> None:

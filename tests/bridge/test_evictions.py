@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from slinky.bridge.budgets import LONGEST_AGAIN, MANY, MOST_REFUSED, Budgets, name_of_budget, seconds_to_next
 from slinky.bridge.ends import Ending
 from slinky.bridge.eviction_settings import EvictionSettings
-from slinky.bridge.evictions import LONGEST_AGAIN, Evictions, is_passed_over, seconds_to_next
+from slinky.bridge.evictions import Evictions, is_passed_over
 from slinky.bridge.keys import JOB_ID
-from slinky.bridge.memory import Known
+from slinky.bridge.memory import Known, Refusal
 from slinky.bridge.metrics import BridgeMetrics
+from slinky.bridge.pacing import seconds_between_looks
 from slinky.bridge.plan import Evict, JobView, Shorten, Snapshot, plan
 from slinky.bridge.submission import Component, Submission
 from slinky.bridge.task import PerTask
@@ -26,6 +29,7 @@ from slinky.kube.errors import Status
 from slinky.kube.objects import PodSpec
 from slinky.slurm import JobStatus
 from tests.bridge.both_sides import World, runs, told
+from tests.bridge.large_gangs import LargeWorld, told_of_many
 from tests.kube.virtual_time import run_in_virtual_time
 
 POD = Pod(metadata=Meta(name="p", namespace="ns", uid="p-uid"))
@@ -227,6 +231,165 @@ def test_a_budget_is_passed_over_when_the_job_is_over_and_its_time_is_up() -> No
         await world.until(world.is_empty)
 
     told(story)
+
+
+CANCELLED = Ending("SlurmPreempted", "Slurm job 1 is being preempted", 1e9)
+
+
+def asked(world: World) -> int:
+    return sum(act.startswith(("refused", "evict ")) for act in world.acts)
+
+
+def test_a_budget_of_a_large_gang_is_asked_by_one_pod_at_a_time_and_lets_all_go_when_it_may() -> None:
+    """Each pod learns once which budget is in its way."""
+
+    async def story(world: LargeWorld) -> None:
+        world.budget = BUDGET
+        world.create()
+        await world.starts()
+        await world.until(lambda: world.bound == world.number and world.is_idle)
+        world.loop.job_ends(next(iter(world.loop.known)), 1, CANCELLED)
+        await world.until(lambda: asked(world) >= world.number)
+        before, looked_at = asked(world), world.looked_at
+        await asyncio.sleep(600)
+        assert asked(world) - before < 2 * 600 / LONGEST_AGAIN
+        assert world.looked_at - looked_at < 3 * 600 / LONGEST_AGAIN * world.number
+        world.budget = ""
+        await world.until(lambda: len(world.reasons) == world.number, 2 * LONGEST_AGAIN)
+
+    told_of_many(story, 1000, 125)
+
+
+def test_budgets_of_single_pods_in_one_gang_do_not_make_looks_without_end() -> None:
+    async def story(world: LargeWorld) -> None:
+        evict = world.evict
+
+        async def own_budget(pod: Pod, reason: str, why: str) -> str:
+            world.budget = BUDGET.replace("web", f"of-{pod.metadata.name}")
+            return await evict(pod, reason, why)
+
+        world.evict = own_budget  # type: ignore[method-assign, assignment]
+        world.create()
+        await world.starts()
+        await world.until(lambda: world.bound == world.number and world.is_idle)
+        world.loop.job_ends(next(iter(world.loop.known)), 1, CANCELLED)
+        await world.until(lambda: asked(world) >= world.number)
+        looked_at = world.looked_at
+        await asyncio.sleep(60)
+        most = 60 / seconds_between_looks(world.number)
+        assert world.looked_at - looked_at <= most * world.number
+
+    told_of_many(story, 1000, 125)
+
+
+def test_a_budget_of_many_workloads_is_asked_by_one_of_them() -> None:
+    async def story() -> None:
+        case = Case(budgets="honour")
+        pods = [msgspec.structs.replace(POD, metadata=Meta(name=f"p{n}", namespace="ns", uid=f"u{n}")) for n in range(200)]
+        known = [Known(job_id=number) for number in range(len(pods))]
+        loop = asyncio.get_running_loop()
+
+        async def look() -> None:
+            for pod, own in zip(pods, known, strict=True):
+                if own.refusals or not case.teller.said:
+                    await case.evictions.evict(pod, Evict(pod.metadata.uid, "SlurmCancelled", "cancelled"), own)
+
+        for pod, own in zip(pods, known, strict=True):
+            await case.evictions.evict(pod, Evict(pod.metadata.uid, "SlurmCancelled", "cancelled"), own)
+        assert len(case.executor.acts) == len(pods)
+        end = loop.time() + 600
+        while loop.time() < end:
+            await asyncio.sleep(0.2)
+            await look()
+        assert len(case.executor.acts) - len(pods) < 2 * 600 / LONGEST_AGAIN
+        case.executor.budget = ""
+        end = loop.time() + 2 * LONGEST_AGAIN
+        while loop.time() < end:
+            await asyncio.sleep(0.2)
+            await look()
+        assert not any(own.refusals for own in known)
+
+    run_in_virtual_time(story())
+
+
+def test_budgets_of_one_namespace_say_no_a_limited_number_of_times_a_second_and_others_are_asked_meanwhile() -> None:
+    async def story() -> None:
+        case, asked_of = Case(budgets="honour"), Counter[str]()
+
+        async def evict(pod: Pod, reason: str, why: str) -> str:  # noqa: ARG001
+            asked_of[pod.metadata.namespace] += 1
+            return BUDGET.replace("web", pod.metadata.name)
+
+        case.executor.evict = evict  # type: ignore[method-assign]
+        names = [("many", f"p{n}") for n in range(1000)] + [("few", "p")]
+        pods = [msgspec.structs.replace(POD, metadata=Meta(name=name, namespace=space, uid=space + name)) for space, name in names]
+        known = [Known(job_id=number) for number in range(len(pods))]
+        loop = asyncio.get_running_loop()
+        end = loop.time() + 600
+        while loop.time() < end:
+            for pod, own in zip(pods, known, strict=True):
+                await case.evictions.evict(pod, Evict(pod.metadata.uid, "SlurmCancelled", "cancelled"), own)
+            await asyncio.sleep(0.5)
+        assert asked_of["many"] <= 1000 + (600 + 1) * MOST_REFUSED
+        assert asked_of["few"] > 600 / LONGEST_AGAIN / 1.5
+        assert all(own.refusals for own in known)
+
+    run_in_virtual_time(story())
+
+
+def test_a_budget_that_lets_some_go_is_asked_until_it_says_no() -> None:
+    """By pods in turn; and pods that are not ready are asked for by themselves."""
+
+    async def story() -> None:
+        budgets, allowed, order = Budgets(), 0, list[int]()
+
+        async def ask(number: int, *, ready: bool = True) -> bool:
+            nonlocal allowed
+            budget = budgets.of("ns", "web", 0.0, ready=ready)
+            if not await budget.may_ask():
+                return False
+            order.append(number)
+            await asyncio.sleep(0.01)
+            if allowed > 0:
+                allowed -= 1
+                budget.granted()
+            else:
+                budget.refused(asyncio.get_running_loop().time())
+            budget.left()
+            return True
+
+        await asyncio.gather(*(ask(number) for number in range(100)))
+        assert len(order) == 1
+        assert await ask(1000, ready=False)
+        allowed = 20
+        await asyncio.sleep(2 * LONGEST_AGAIN)
+        order.clear()
+        await asyncio.gather(*(ask(number) for number in range(100)))
+        assert 20 < len(order) < 60, "1, 2, 4, 8, 16 side by side"
+        assert allowed == 0
+        for number in range(5 * MANY):
+            budgets.of("ns", f"b{number}", float(number), ready=True)
+        assert len(budgets) <= MANY + 1
+
+    run_in_virtual_time(story())
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (f"Cannot evict pod as it would violate the pod's disruption budget. {BUDGET}", "web"),
+        ("The disruption budget a.b is still being processed by the server.", "a.b"),
+        ("This pod has more than one PodDisruptionBudget", "This pod has more than one PodDisruptionBudget"),
+    ],
+)
+def test_a_refusal_names_its_budget(words: str, name: str) -> None:
+    assert name_of_budget(words) == name
+
+
+def test_pods_that_asked_least_often_ask_first() -> None:
+    wanted = [Evict(uid, "SlurmCancelled", "cancelled") for uid in ("a", "b", "c")]
+    known = Known(refusals={uid: Refusal(0.0, tries, 0.0, BUDGET) for uid, tries in (("a", 2), ("b", 1), ("c", 2))})
+    assert [each.uid for each in Evictions.in_turn(wanted, known)] == ["b", "a", "c"]
 
 
 def test_a_pod_that_was_deleted_with_a_longer_grace_period_than_its_own_gets_its_own_once_its_job_is_over() -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from slinky.bridge.annotations import JobSettings
 from slinky.bridge.executor import Executor, is_refused
+from slinky.bridge.keys import FINALIZER
 from slinky.bridge.marker import Failure, comment_for
 from slinky.bridge.translate import Site
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import ApiError, ConflictError, ConnectionFailedError, Meta, Pod
+from slinky.kube import ApiError, ConflictError, ConnectionFailedError, Meta, PatchKind, Pod
 from slinky.kube import NotFoundError as KubeNotFoundError
 from slinky.kube import OutcomeUnknownError as LostAnswerError
 from slinky.kube.errors import Status
@@ -180,6 +181,27 @@ def on(node: str, **more: Any) -> Pod:
 async def test_a_binding_that_conflicts_is_judged_by_where_the_pod_is(there: Pod | None, bound: bool) -> None:
     kube: Any = Refusing(there)
     assert await Executor(kube, Jobs(None), Site(cluster="c1", partition="bridge")).bind(POD, "n", {}, 7) is bound  # type: ignore[arg-type]
+
+
+async def test_a_pod_without_the_finalizer_gets_it_before_it_gets_a_node() -> None:
+    """Its owner could delete it by force else, and its containers would go on uncounted."""
+    done: list[Any] = []
+    kube: Any = Refusing(None)
+
+    async def patch(_: Any, name: str, change: Any, namespace: str, **how: Any) -> None:
+        done.append((name, namespace, change["metadata"], how["kind"]))
+
+    async def bind(name: str, *_: Any, **__: Any) -> None:
+        done.append(name)
+
+    kube.patch, kube.bind = patch, bind
+    acts = Executor(kube, Jobs(None), Site(cluster="c1", partition="bridge"))  # type: ignore[arg-type]
+    assert await acts.bind(POD, "n", {}, 7)
+    held = {"uid": POD.metadata.uid, "finalizers": [FINALIZER]}
+    assert done == [("p", "ns", held, PatchKind.STRATEGIC), "p"]
+    done.clear()
+    assert await acts.bind(on("", finalizers=["example.com/other", FINALIZER]), "n", {}, 7)
+    assert done == ["p"]
 
 
 async def test_a_write_that_conflicts_with_nothing_is_tried_again() -> None:

@@ -72,7 +72,7 @@ def test_members_that_are_to_be_together_need_the_label_as_a_feature() -> None:
 
 
 PLAIN: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
-TOO_MANY = "a gang of 2,000,000,000 pods, and one may have 20,000 (gangs.maxPods)"
+TOO_MANY = "a gang of 2,000,000,000 pods, above the limit of 20,000 (gangs.maxPods)"
 
 
 def many(pods: dict[str, Any], count: int = 2_000_000_000) -> list[dict[str, Any]]:

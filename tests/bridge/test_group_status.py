@@ -118,4 +118,4 @@ def test_a_group_that_asks_for_what_the_bridge_cannot_do_is_never_said_to_be_sch
         condition = builtin_condition(found, "v1beta1", pods("Running"), NOW)
         assert condition is not None
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
-        assert "asks for what the bridge cannot do: spec." in condition["message"]
+        assert "uses fields that the bridge does not support: spec." in condition["message"]

@@ -88,7 +88,7 @@ def test_an_unknown_policy_is_taken_for_no_other() -> None:
     group = group_from(_read(BuiltinGroup, {"schedulingPolicy": {"elastic": {"least": 2}}}))
     assert group is not None
     assert group.refusal.startswith(
-        "PodGroup ns/ring asks for what the bridge cannot do: spec.schedulingPolicy is elastic; known are gang and basic"
+        "PodGroup ns/ring uses fields that the bridge does not support: spec.schedulingPolicy is elastic; supported: gang, basic"
     )
 
 

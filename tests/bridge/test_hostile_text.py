@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slinky.bridge.admission import admit_pod, admit_root
-from slinky.bridge.annotations import SUFFIXES, AnnotationError, read_settings
+from slinky.bridge import annotations as annotations_module
+from slinky.bridge.admission import admit_change, admit_pod, admit_root
+from slinky.bridge.annotations import MOST_HINTS, SUFFIXES, AnnotationError, read_settings
 from slinky.bridge.jobsets import JobSet
 from slinky.bridge.keys import SETTINGS, TASK
 from slinky.bridge.policy import Policy, PolicyError
@@ -174,6 +175,62 @@ def test_a_jobset_of_a_thousand_replicated_jobs_is_judged_in_proportion_to_its_b
     for each in wrong["spec"]["replicatedJobs"]:
         each["template"]["spec"]["template"]["spec"]["nodeName"] = "n" * 100_000
     assert len(admit_root(wrong, SITE).refusal) <= LONGEST_ANSWER
+
+
+def near_misses(jobs: int, names: int) -> dict[str, Any]:
+    """A JobSet of which each template has annotations that are almost right."""
+    replicated = [
+        {"template": {"spec": {"template": {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "c"}]}}}}}
+        for annotations in ({f"{SETTINGS}time-limits{job}x{number}": "x" for number in range(names)} for job in range(jobs))
+    ]
+    return {"metadata": {"name": "s", "namespace": "ns"}, "spec": {"replicatedJobs": replicated}}
+
+
+def test_a_jobset_of_thousands_of_mistakes_is_refused_for_the_first_of_them() -> None:
+    """1,200 templates of 20 names that are almost right blocked the webhook for a second."""
+    small, large = near_misses(3, 20), near_misses(1200, 20)
+    made = calls(lambda: admit_root(large, SITE))
+    assert made <= calls(lambda: admit_root(small, SITE)) + 1200 * 200
+    refusal = admit_root(large, SITE).refusal
+    assert refusal.count("did you mean") == 10
+    assert "is not known" in refusal
+    assert len(refusal) <= LONGEST_ANSWER
+
+
+def test_names_that_are_almost_right_are_looked_for_ten_times_in_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+
+    def look(suffix: str) -> str:
+        looks.append(suffix)
+        return ": did you mean x?"
+
+    monkeypatch.setattr(annotations_module, "_suggestion", look)
+    assert "more problems" in admit_root(near_misses(1200, 20), SITE).refusal
+    assert len(looks) == MOST_HINTS
+    pod = {"metadata": {"annotations": {f"{SETTINGS}x{number}": "" for number in range(60)}}, "spec": {"containers": []}}
+    assert admit_pod(pod, SITE, managed=True).refusal
+    assert len(looks) == 2 * MOST_HINTS
+
+
+@pytest.mark.parametrize("jobs", [1, 40])
+def test_an_object_that_was_wrong_already_may_be_changed_where_its_mistakes_are_too_many_to_be_told(jobs: int) -> None:
+    before = near_misses(jobs, 20)
+    after = near_misses(jobs, 20)
+    after["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"].popitem()
+    first = after["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"]
+    del first[next(iter(first))]
+    assert admit_root(before, SITE).refusal
+    assert admit_root(after, SITE, before).refusal == ""
+
+
+def test_a_pod_whose_annotations_were_wrong_already_may_be_changed() -> None:
+    def pod(names: range) -> dict[str, Any]:
+        annotations = {f"{SETTINGS}time-limit{number}": "" for number in names}
+        spec = {"schedulerName": SITE.scheduler_name, "containers": [{"name": "c"}]}
+        return {"metadata": {"name": "p", "namespace": "ns", "annotations": annotations}, "spec": spec}
+
+    assert admit_change(pod(range(20)), pod(range(1, 20)), SITE, by_bridge=False).refusal == ""
+    assert admit_change(pod(range(20)), pod(range(21)), SITE, by_bridge=False).refusal
 
 
 def test_a_quantity_of_any_length_is_refused_as_one() -> None:

@@ -4,8 +4,10 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +18,10 @@ from slinky.bridge.lines import (
     MOST_AT_ONCE,
     MOST_CALLED,
     MOST_STRIKES,
+    MOST_TOGETHER,
     PATIENCE,
     PROBE,
+    STEP,
     Line,
     Scope,
     Siblings,
@@ -26,7 +30,7 @@ from slinky.bridge.lines import (
 )
 from slinky.bridge.submission import Submission
 from slinky.bridge.workload import Workload, WorkloadKey
-from slinky.kube import Pod
+from slinky.kube import Meta, Pod
 from slinky.slurm import RefusedError
 from tests.bridge.both_sides import World, runs, told
 from tests.bridge.eligibility.things import a_pod, port
@@ -201,6 +205,14 @@ def test_a_scope_is_what_slurm_counts_by() -> None:
     assert scope_of("ns", said) == SCOPE
 
 
+@given(st.lists(st.sampled_from(["bridge", "gpu", "long"]), min_size=1, max_size=9))
+def test_no_way_to_write_the_same_partitions_opens_another_line(written: list[str]) -> None:
+    """`gpu`, `gpu,gpu` and so on were places in the queue of their own, each with a probe."""
+    scope = scope_of("ns", JobSettings(partition=",".join(written)))
+    assert scope == scope_of("ns", JobSettings(partition=",".join(sorted(set(written)))))
+    assert scope.partition.count(",") == len(set(written)) - 1
+
+
 # Pods in flight
 
 
@@ -278,6 +290,72 @@ def test_jobs_that_have_been_in_slurms_queue_for_long_are_not_waited_for() -> No
     flights.siblings.land(key(2))
     assert not flights.siblings._scopes
     assert not flights.siblings.in_flight
+
+
+def full_cluster(flights: Flights, number: int, seconds: int) -> list[int]:
+    """Nothing in flight ever gets a node. How many of so many siblings are in Slurm's queue after each second."""
+    queued, counts = set[int](), []
+    flights.enter(0)
+    queued.add(0)
+    for other in range(1, number):
+        assert not flights.enter(other)
+    for second in range(1, seconds):
+        flights.now = float(second)
+        first = max(queued) + 1
+        while first < number and not flights.siblings.waits(key(first), flights.now) and flights.enter(first):
+            queued.add(first)
+            first += 1
+        counts.append(len(queued))
+    return counts
+
+
+def test_on_a_full_cluster_siblings_enter_slurms_queue_in_growing_steps() -> None:
+    """A thousand of them within minutes: priority, age and backfill need to see them."""
+    flights = Flights()
+    counts = full_cluster(flights, 1000, 600)
+    assert counts[int(PATIENCE) - 2] == 1
+    assert counts[int(PATIENCE)] == 2
+    steps = [now - before for before, now in pairwise(counts) if now > before]
+    assert steps[:9] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert max(steps) == MOST_TOGETHER
+    assert counts[-1] == 1000
+    assert counts.index(1000) < PATIENCE + (len(steps) + 1) * STEP
+
+
+def test_after_a_job_was_given_back_siblings_go_one_by_one_again_and_it_goes_first() -> None:
+    flights = Flights()
+    counts = full_cluster(flights, 100, int(PATIENCE + 3 * STEP))
+    assert counts[-1] == 8
+    flights.siblings.started(key(2))
+    flights.siblings.rejected(key(2), 2)
+    assert key(2) in flights.siblings
+    assert flights.siblings.standing(key(2)) == ("not both", 1)
+    assert not flights.enter(2)  # others are in flight
+    for number in (0, 1, 3, 4, 5, 6, 7):
+        flights.siblings.land(key(number))
+    assert flights.enter(2)
+    assert not flights.enter(8)
+    flights.now += PATIENCE - 1
+    assert not flights.enter(8)
+    flights.siblings.land(key(2))
+    assert flights.enter(8)
+    assert not flights.enter(9)
+
+
+def test_jobs_that_run_and_are_not_placed_yet_are_no_sign_of_a_full_cluster() -> None:
+    """Their pods may wait for a container to stop: the next goes alone, and the steps do not grow."""
+    flights = Flights()
+    queued = 0
+    flights.enter(0)
+    for number in range(1, 20):
+        assert not flights.enter(number)
+    for second in range(1, int(4 * PATIENCE + 10)):
+        flights.now = float(second)
+        for number in range(queued + 1):
+            flights.siblings.started(key(number))
+        if not flights.siblings.waits(key(queued + 1), flights.now) and flights.enter(queued + 1):
+            queued += 1
+    assert queued == 4
 
 
 def test_a_stream_of_newcomers_does_not_keep_the_first_waiting_for_ever() -> None:
@@ -416,19 +494,43 @@ def test_siblings_that_may_not_be_in_flight_together_cost_a_job_each() -> None:
     told(story)
 
 
-def test_a_sibling_whose_job_stays_in_slurms_queue_is_waited_for_a_minute() -> None:
+def test_siblings_whose_jobs_stay_in_slurms_queue_are_waited_for_less_and_less() -> None:
     async def story(world: World) -> None:
         world.interferes = "may not share a node"
-        for number in range(3):
+        for number in range(5):
             world.make(f"p{number}")
         await world.until(lambda: 1 in world.held)
         await asyncio.sleep(PATIENCE - 5)
         assert len(world.held) == 1
-        await asyncio.sleep(PATIENCE)
+        await asyncio.sleep(10)
         assert len(world.held) == 2
-        world.delete("p0")
-        world.delete("p1")
-        await world.until(lambda: 3 in world.held, 5)
+        await asyncio.sleep(STEP)
+        assert len(world.held) == 4
+        for number in range(4):
+            world.delete(f"p{number}")
+        await world.until(lambda: 5 in world.held, 5)
+
+    told(story)
+
+
+def test_a_sibling_whose_job_is_given_back_waits_for_those_in_flight() -> None:
+    """Otherwise all of a step that Slurm put on one node would come back together, onto the next node."""
+
+    async def story(world: World) -> None:
+        world.interferes = "may not share a node"
+        for number in range(3):
+            world.make(f"p{number}")
+        await world.until(lambda: 2 in world.held, PATIENCE + 5)
+        world.unfit = {"n": "a pod of the same Deployment is there"}
+        world.nodes.put(msgspec.structs.replace(world.nodes.list()[0], metadata=Meta(name="m")))
+        world.set_job(1, "RUNNING")
+        await world.until(lambda: world.held[1].is_finished, 5)
+        await asyncio.sleep(STEP)
+        assert len(world.held) == 2  # the other is in flight
+        world.given, world.slurm_nodes, world.version = ["m"], ["n", "m"], 1
+        await runs(world, 2, "p1")
+        await world.until(lambda: 3 in world.held, 10)
+        await runs(world, 3, "p0")
 
     told(story)
 

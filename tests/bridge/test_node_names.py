@@ -17,7 +17,7 @@ from slinky.bridge.node_names import NodeNames
 from slinky.bridge.shadow import shadow_site
 from slinky.bridge.strangers import strangers
 from slinky.bridge.translate import Site
-from slinky.bridge.whereabouts import Whereabouts, where
+from slinky.bridge.whereabouts import Whereabouts, usable_of, where
 from slinky.kube import Cache, Key, Meta, Node, Pod
 from slinky.kube.objects import NodeStatus, PodSpec
 from slinky.slurm import JobDescription
@@ -180,7 +180,7 @@ def test_a_hybrid_node_with_the_label_but_not_the_feature_is_not_kept_out(has_sl
 
     rooms = {"a": room("disk=ssd"), "b": room(slurmd=has_slurmd), "c": room()}
     pod = Pod(metadata=Meta(name="p"), spec=PodSpec(node_selector={"disk": "ssd"}))
-    assert where([pod], [{"c": "has no ssd"}], rooms, partition="p", mapped={"disk": "disk"}) == said
+    assert where([pod], [{"c": "has no ssd"}], usable_of(rooms, "p"), mapped={"disk": "disk"}) == said
 
 
 def test_a_pod_is_bound_to_the_node_and_finds_slurms_name_in_its_environment() -> None:

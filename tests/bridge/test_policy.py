@@ -12,7 +12,7 @@ from slinky.bridge.policy import Grant, Policy, PolicyError
 from slinky.bridge.settings import Settings
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Cache, Meta, Namespace, Pod
-from slinky.kube.objects import PodSpec
+from slinky.kube.objects import Affinity, PodSpec
 
 P = "slurmjob.slinky.slurm.net/"
 CLASSES = [
@@ -200,7 +200,7 @@ def test_a_user_without_a_group_is_refused_as_slurm_would_take_roots(rule: dict[
 def test_a_user_that_a_label_gives_needs_a_group_too() -> None:
     granted = policy({"fromLabels": ["user", "group"]}).grant("lab", {"policy.slinky.slurm.net/user": "alice"})
     [problem] = granted.groupless(said())
-    assert problem.startswith("jobs of namespace lab are user 'alice''s, and no group is named")
+    assert problem.startswith("jobs of namespace lab run as user 'alice', and no group is named")
     both = {"policy.slinky.slurm.net/user": "alice", "policy.slinky.slurm.net/group": "staff"}
     assert policy({"fromLabels": ["user", "group"]}).grant("lab", both).groupless(said()) == []
 
@@ -256,6 +256,22 @@ def test_an_annotation_goes_before_the_class_and_a_class_nobody_listed_means_not
 def workload(priority_class: str = "") -> Workload:
     pod = Pod(metadata=Meta(name="p", namespace="lab", uid="u"), spec=PodSpec(priority_class_name=priority_class))
     return Workload(key=WorkloadKey("Pod", "lab", "u"), name="p", pods=(pod,), size=1, settings=JobSettings(), time_limit=7)
+
+
+def test_affinity_into_other_namespaces_is_asked_about_again_before_each_submit() -> None:
+    """Of each pod: those of a gang may differ, and a plain pod may have passed the webhook by."""
+    term = {"topologyKey": "kubernetes.io/hostname", "namespaceSelector": {"matchLabels": {"team": "other"}}}
+    said = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    one = workload()
+    [first] = one.pods
+    second = msgspec.structs.replace(first, spec=msgspec.structs.replace(first.spec, affinity=msgspec.convert(said, Affinity)))
+    both = msgspec.structs.replace(one, pods=(first, second))
+    grant().settled(both)
+    grant({"crossNamespaceAffinity": False}).settled(one)
+    with pytest.raises(PolicyError, match=r"namespaceSelector reaches into other namespaces, and required affinity of namespace lab may"):
+        grant({"crossNamespaceAffinity": False}).settled(both)
+    trusted = {"namespaces": ["lab"], "crossNamespaceAffinity": True}
+    grant({"crossNamespaceAffinity": False}, trusted).settled(both)
 
 
 def test_a_workload_is_settled_with_its_class_and_deadline() -> None:

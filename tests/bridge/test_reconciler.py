@@ -1,6 +1,8 @@
 """The loop, with both sides in memory: what a watch, an API server and Slurm do to it in an awkward order."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -8,8 +10,8 @@ import msgspec
 import pytest
 
 from slinky.bridge.directions import MOST_AVOIDED
+from slinky.bridge.keeping import SWEEP_SECONDS, Keeper
 from slinky.bridge.keys import JOB_ID, SETTINGS
-from slinky.bridge.memory import Known
 from slinky.bridge.policy import Policy
 from slinky.bridge.settings import Settings
 from slinky.bridge.submission import Submission
@@ -218,24 +220,34 @@ def test_a_node_that_was_refused_is_judged_again_when_it_changes_and_the_reason_
         await world.until(lambda: known.parked)
         assert "pod ns/foreign has it" in known.parked
         assert "pod ns/foreign has it" in world.comments[1]
-        assert world.comments[1].startswith("given back by slurm-bridge: ")
+        assert world.comments[1].startswith("cancelled by slurm-bridge: ")
         world.unfit = {}
-        look_again(world, known)
-        await world.until(lambda: known.parkings == 2)  # nothing tells that it is over
-        world.directions.node_changed("other")
-        look_again(world, known)
-        await world.until(lambda: known.parkings == 3)
-        world.directions.node_changed("n")
-        look_again(world, known)
-        await runs(world, 2, "a")
+        me: Any = world
+        loop = world.loop
+        keeper = Keeper(me, world.directions, loop.waiting, loop.lookup, loop.queue.add, loop.is_still_own, world.membership.pods)
+        async with running(keeper):
+            await asyncio.sleep(3 * SWEEP_SECONDS)
+            parkings = known.parkings
+            world.directions.node_changed("other")
+            keeper.pods_changed()
+            await asyncio.sleep(3 * SWEEP_SECONDS)
+            assert (1 in world.held, 2 in world.held, known.parkings) == (True, False, parkings), "nothing tells that it is over"
+            assert not known.depends_on_pods, "only by what it avoids it is known that pods matter"
+            world.directions.node_changed("n")  # as the leader says of a node from which a pod is gone
+            keeper.pods_changed()
+            await world.until(lambda: 2 in world.held, seconds=3 * SWEEP_SECONDS)
+            await runs(world, 2, "a")
 
     told(story)
 
 
-def look_again(world: World, known: Known) -> None:
-    """As the keeper does when pods have changed."""
-    known.parked_until = 0.0
-    world.loop.queue.add(WorkloadKey("Pod", "ns", "a-uid"))
+@asynccontextmanager
+async def running(keeper: Keeper) -> AsyncIterator[None]:
+    task = asyncio.create_task(keeper.run())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def test_nodes_that_are_avoided_are_remembered_up_to_a_number() -> None:
@@ -259,7 +271,7 @@ def test_a_workload_is_sent_back_a_limited_number_of_times_and_then_parked() -> 
             world.set_job(number, "RUNNING")
         known = world.loop.known[WorkloadKey("Pod", "ns", "a-uid")]
         await world.until(lambda: known.parked)
-        assert known.parked == f"given back {MOST_REQUEUES + 1} times in a row, as node n has a taint"
+        assert known.parked == f"cancelled and submitted again {MOST_REQUEUES + 1} times in a row: node n has a taint"
         await world.until(lambda: world.held[MOST_REQUEUES + 1].is_finished)
         assert not world.pod("a").metadata.labels.get(JOB_ID)
         world.unfit = {}
@@ -453,6 +465,6 @@ def test_a_pod_that_requests_more_than_its_part_of_the_job_is_never_bound(caplog
         assert not known.avoided, "no other node would help"
         world.submit = submit  # type: ignore[method-assign]
         await world.until(lambda: 2 in world.held)
-        assert "pod ns/a requests 4 CPUs, and its part of the job has 1 (job 1, node n)" in caplog.text
+        assert "pod ns/a requests 4 CPUs, but its share of the job is 1 (job 1, node n)" in caplog.text
 
     told(story)

@@ -5,7 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from slinky.bridge import ledger
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.needs import needs_of
 from slinky.bridge.room import counted_by_slurm, room_refusal
@@ -44,15 +47,18 @@ def refusal(pod: Pod, used: dict[str, Fraction] | None = None, foreign: dict[str
 @pytest.mark.parametrize(
     ("requests", "words"),
     [
-        ({"cpu": "9"}, "node n has 8 cpu in all, and the pod asks for 9"),
-        ({"memory": "17Gi"}, "node n has 16Gi memory in all, and the pod asks for 17Gi"),
-        ({"memory": "17179869185"}, "node n has 17179869184 bytes memory in all, and the pod asks for 17179869185 bytes"),
-        ({"ephemeral-storage": "11Gi"}, "ephemeral-storage in all"),
-        ({"hugepages-2Mi": "2Gi"}, "hugepages-2Mi in all"),
-        ({"hugepages-1Gi": "1Gi"}, "node n has 0 hugepages-1Gi in all"),
-        ({"nvidia.com/gpu": "5"}, "node n has 4 nvidia.com/gpu in all"),
-        ({"example.com/fpga": "3"}, "example.com/fpga in all"),
-        ({"example.com/none": "1"}, "node n has 0 example.com/none in all"),
+        ({"cpu": "9"}, "node n has 8 cpu in total, but the pod requests 9"),
+        ({"memory": "17Gi"}, "node n has 16Gi memory in total, but the pod requests 17Gi"),
+        ({"memory": "17179869185"}, "node n has 17179869184 bytes memory in total, but the pod requests 17179869185 bytes"),
+        ({"ephemeral-storage": "11Gi"}, "ephemeral-storage in total"),
+        ({"hugepages-2Mi": "2Gi"}, "hugepages-2Mi in total"),
+        ({"hugepages-1Gi": "1Gi"}, "node n has 0 hugepages-1Gi in total"),
+        ({"nvidia.com/gpu": "5"}, "node n has 4 nvidia.com/gpu in total"),
+        ({"example.com/fpga": "3"}, "example.com/fpga in total"),
+        (
+            {"example.com/none": "1"},
+            "node n offers no example.com/none, but the pod requests 1 (resources of a DeviceClass are not supported)",
+        ),
     ],
 )
 def test_a_node_that_could_never_hold_it_is_refused_whoever_counts(requests: dict[str, str], words: str) -> None:
@@ -115,6 +121,39 @@ async def test_the_answers_follow_what_happens_on_the_nodes(world: World) -> Non
     assert world.refused(**{"example.com/fpga": "1"}) == set()
     world.own.remove(Key("ns", "a"))
     assert world.refused(**{"example.com/fpga": "2"}) == set()
+
+
+HAPPENS = ("own pod", "foreign pod", "pod goes", "node comes", "node goes", "ask")
+
+
+@pytest.mark.parametrize("few", [0, 1000])
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(st.tuples(st.sampled_from(HAPPENS), st.sampled_from("abcd"), st.integers(1, 4)), max_size=40))
+def test_nodes_are_refused_as_if_each_was_judged_for_each_pod(few: int, steps: list[tuple[str, str, int]]) -> None:
+    """One by one, and those together that have the same left."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "FEW_PLACES", few)
+        world = World()
+        for what, name, number in [*steps, ("ask", "a", 1), ("ask", "a", 4)]:
+            node = f"node-{name}"
+            wanted = {"cpu": str(number), "example.com/fpga": str(number % 3)}
+            match what:
+                case "own pod":
+                    world.own.put(placed(f"{name}{number}", node, **wanted))
+                case "foreign pod":
+                    world.foreign.put(placed(f"{name}{number}", node, **wanted))
+                case "pod goes":
+                    world.own.remove(Key("ns", f"{name}{number}"))
+                    world.foreign.remove(Key("ns", f"{name}{number}"))
+                case "node comes":
+                    world.nodes.put(a_node(node))
+                case "node goes":
+                    world.nodes.remove(Key("", node))
+                case _:
+                    pod = asking(**wanted)
+                    there = [each.metadata.name for each in world.nodes.list()]
+                    found = world.ledger.refusals(pod)
+                    assert dict(found) == {one: why for one in there if (why := world.ledger.refusal(pod, one))}
 
 
 async def test_own_pods_cpus_are_slurms_business_and_others_are_not(world: World) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slinky.bridge.slurm_nodes import FRESH_SECONDS, LOOK_SECONDS, SlurmNodes
+from slinky.bridge.slurm_nodes import FRESH_SECONDS, LOOK_SECONDS, MOST_OUTDATED, SlurmNodes
 from slinky.slurm import JobDescription, Node, UnavailableError
 from tests.kube.virtual_time import run_in_virtual_time
 
@@ -14,21 +14,36 @@ HUGE = JobDescription(partition="bridge", tasks=1, cpus_per_task=64)
 
 
 class Nodes:
-    """In place of `client.nodes`."""
+    """In place of `client.nodes`. `reads` counts lists of all nodes, `asked` the questions whether one has changed."""
 
     def __init__(self, *cpus: int) -> None:
         self.cpus = list(cpus)
-        self.reads = 0
+        self.reads = self.asked = 0
+        self.busy = False  # jobs start and end all the time, each of which changes a node
+        self.seconds = 0.1  # that a list takes
+        self.version = 1
+        self.told: list[Node] = []
         self.failures = 0
         self.states: dict[str, list[str]] = {}
         self.nodes = self
 
-    async def all(self) -> list[Node]:
+    async def since(self, update_time: int) -> tuple[list[Node] | None, int]:
+        self.asked += 1
+        now = self.now()
+        if self.busy or any(node not in self.told for node in now):  # not that one was deleted
+            self.version += 1
+        self.told = now
+        if update_time >= self.version and not self.failures:
+            await asyncio.sleep(0.001)
+            return None, update_time
         self.reads += 1
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(self.seconds)
         if self.failures:
             self.failures -= 1
             raise UnavailableError("slurmctld is not there")
+        return now, self.version
+
+    def now(self) -> list[Node]:
         names = [f"n{index}" for index in range(len(self.cpus))]
         return [
             Node(name=name, cpus=cpus, partitions=["bridge"], node_states=self.states.get(name, ["IDLE"]))
@@ -51,17 +66,65 @@ def test_what_fits_is_not_asked_about_twice() -> None:
     run_in_virtual_time(story())
 
 
-def test_many_who_ask_at_once_share_one_reading_and_those_who_came_too_late_for_it_ask_again() -> None:
+def test_many_who_ask_at_once_share_one_reading_and_those_who_come_later_ask_only_what_has_changed() -> None:
     async def story() -> None:
         slurm, nodes = made(8)
         answers = await asyncio.gather(*(nodes.shortfall(WIDE) for _ in range(50)))
-        assert slurm.reads == 1
+        assert (slurm.reads, slurm.asked) == (1, 1)
         assert all(answer.missing and answer.sure for answer in answers)
-        later = await nodes.shortfall(WIDE)
-        assert (bool(later.missing), later.sure, slurm.reads) == (True, False, 1)
         await asyncio.sleep(FRESH_SECONDS)
-        assert (await nodes.shortfall(WIDE)).sure
-        assert slurm.reads == 2
+        answers = await asyncio.gather(*(nodes.shortfall(WIDE) for _ in range(50)))
+        assert all(answer.missing and answer.sure for answer in answers)
+        assert (slurm.reads, slurm.asked) == (1, 2)
+
+    run_in_virtual_time(story())
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_however_many_pods_are_too_large_all_nodes_are_read_a_tenth_of_the_time_at_most(busy: bool) -> None:
+    """By sixteen submitters, one pod after the other; and as many jobs leave out a name that Slurm lacks."""
+
+    async def story() -> None:
+        slurm, nodes = made(8)
+        slurm.busy = busy
+
+        async def submitter() -> None:
+            while loop.time() < 120:
+                assert (await nodes.shortfall(WIDE)).sure
+                assert await nodes.unknown(["other"]) == {"other"}
+                await asyncio.sleep(0.05)
+
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(submitter() for _ in range(16)))
+        assert slurm.reads * slurm.seconds <= (12.0 if busy else 2.0)
+        slurm.cpus.append(16)
+        await asyncio.sleep(FRESH_SECONDS)
+        assert not (await nodes.shortfall(WIDE)).missing
+
+    run_in_virtual_time(story())
+
+
+def test_while_a_long_list_rests_a_no_is_given_by_it_unless_it_is_known_to_be_old() -> None:
+    async def story() -> None:
+        slurm, nodes = made(8)
+        slurm.busy, slurm.seconds = True, 2.0
+        watch = asyncio.create_task(nodes.run())
+        assert (await nodes.shortfall(WIDE)).missing
+        slurm.cpus.append(16)
+        resting = await nodes.shortfall(WIDE)
+        assert (bool(resting.missing), resting.sure, slurm.reads) == (True, True, 1)
+        nodes.outdate()
+        assert not (await nodes.shortfall(WIDE)).sure
+        await asyncio.sleep(MOST_OUTDATED)
+        assert not (await nodes.shortfall(WIDE)).missing
+        slurm.cpus.append(64)
+        assert (await nodes.shortfall(HUGE)).missing
+        told: list[str] = []
+        nodes.on_room = lambda: told.append("changed")
+        await asyncio.sleep(2 * LOOK_SECONDS + slurm.seconds)
+        assert told, "who was told no is judged again"
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
 
     run_in_virtual_time(story())
 

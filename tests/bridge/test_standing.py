@@ -53,8 +53,9 @@ def test_an_expected_start_is_told() -> None:
     assert "expected start 2030-01-01 01:00 UTC" in standing_of([msgspec.convert(plain, Job)], NOW).message
     held = plain | {"hold": True}
     assert "expected" not in standing_of([msgspec.convert(held, Job)], NOW).message
-    endless = plain | {"start_time": {"set": True, "infinite": False, "number": start + 365 * 86400}}
-    assert "expected" not in standing_of([msgspec.convert(endless, Job)], NOW).message
+    for days in (365, 295, 40):  # behind a job without a time limit that has run for 0, 70, 325 days
+        endless = plain | {"start_time": {"set": True, "infinite": False, "number": start + days * 86400}}
+        assert "expected" not in standing_of([msgspec.convert(endless, Job)], NOW).message
     job = msgspec.convert(plain, Job)
     assert "expected start" not in standing_of([job], NOW, 3601).message, "it is past by Slurm's clock"
     assert "expected start 2030-01-01 00:10 UTC" in standing_of([job], NOW, 3001).message, "by the clock that people have"

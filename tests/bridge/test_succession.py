@@ -263,12 +263,14 @@ def test_the_key_of_a_set_without_a_part_means_its_known_parts() -> None:
     async def story(world: World) -> None:
         keys = [WorkloadKey("LeaderWorkerSet", "ns", f"serve/{group}") for group in (0, 7)]
         others = [WorkloadKey("LeaderWorkerSet", "ns", "server/0"), WorkloadKey("JobSet", "ns", "serve/0")]
-        world.loop.known.update({key: Known() for key in (*keys, *others)})
+        for key in (*keys, *others):
+            world.loop.known[key] = Known()
         looked: list[WorkloadKey] = []
         world.loop.queue.add = lambda key, **_: looked.append(key)  # type: ignore[method-assign]
         world.loop.look(WorkloadKey("LeaderWorkerSet", "ns", "serve"))
         assert looked == keys
-        world.loop.known.clear()
+        for key in (*keys, *others):
+            world.loop.known.forget(key)
 
     told(story)
 

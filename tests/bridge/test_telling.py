@@ -135,6 +135,93 @@ def test_one_far_behind_in_line_is_told_again_when_its_position_is_known() -> No
     run_in_virtual_time(story())
 
 
+class Crowd(World):
+    """A gang of many pods, and one pod of another namespace."""
+
+    GANG, OTHER = WorkloadKey("Job", "ns", "train"), WorkloadKey("Pod", "other", "o")
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        names = [("ns", f"p{index}") for index in range(number)] + [("other", "o")]
+        self.pods = {name: Pod(metadata=Meta(name=name, namespace=space, uid=name)) for space, name in names}
+        self.written: list[tuple[float, str, str]] = []  # when, which, and the reason of the condition
+        self.teller.standings = lambda key: [(self.of(key), self.said if key == self.GANG else 8)]
+
+    def of(self, key: WorkloadKey) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.metadata.namespace == key.namespace]
+
+    async def patch(self, _: object, name: str, change: dict[str, Any], *__: object, **___: object) -> None:
+        self.pod = self.pods[name]
+        await super().patch(_, name, change)
+        self.pods[name] = self.pod
+        for condition in change["status"]["conditions"]:
+            if condition["type"] == CONDITION:
+                self.written.append((asyncio.get_running_loop().time(), name, condition["reason"]))
+
+    def waits(self, key: WorkloadKey) -> None:
+        self.teller.look(key, WAITS, self.of(key))
+
+    def bind(self, name: str) -> None:
+        spec = msgspec.structs.replace(self.pods[name].spec, node_name="n")
+        self.pods[name] = msgspec.structs.replace(self.pods[name], spec=spec)
+
+
+def test_a_large_gang_does_not_keep_others_from_being_told() -> None:
+    async def story() -> None:
+        async with Crowd(1000).running() as world:
+            assert isinstance(world, Crowd)
+            world.waits(world.GANG)
+            await asyncio.sleep(FIRST_LOOK + 1)
+            world.waits(world.OTHER)
+            await asyncio.sleep(FIRST_LOOK + 200)
+            names = [name for _, name, _ in world.written]
+            assert sorted(names) == sorted(world.pods), "each was told, once"
+            assert names.index("o") < 200
+
+    run_in_virtual_time(story())
+
+
+def test_pods_of_a_large_gang_are_told_how_they_stand_when_their_turn_comes() -> None:
+    """Not how they stood when the first was told."""
+
+    async def story() -> None:
+        async with Crowd(300).running() as world:
+            assert isinstance(world, Crowd)
+            world.waits(world.GANG)
+            await asyncio.sleep(FIRST_LOOK + 5)
+            told = {name for _, name, _ in world.written}
+            assert 0 < len(told) < 100
+            bound = [name for name in world.pods if name not in told and name != "o"][50:]
+            for name in bound:
+                world.bind(name)
+            del world.pods["p299"]
+            world.reason = "Resources"
+            await asyncio.sleep(20)
+            assert {reason for at, _, reason in world.written} == {"Priority", "Resources"}
+            assert not {name for _, name, _ in world.written} & set(bound)
+            assert world.teller.queue.agenda.failures(world.GANG) == 0
+
+    run_in_virtual_time(story())
+
+
+def test_a_large_gang_that_starts_while_it_is_told_that_it_waits_is_told_no_more_of_it() -> None:
+    async def story() -> None:
+        async with Crowd(300).running() as world:
+            assert isinstance(world, Crowd)
+            world.waits(world.GANG)
+            await asyncio.sleep(FIRST_LOOK + 5)
+            told = {name for _, name, _ in world.written}
+            world.said = Standing(reason="Running", message="runs", holds=True)
+            world.teller.look(world.GANG, BOUND, world.of(world.GANG))
+            began = asyncio.get_running_loop().time()
+            await asyncio.sleep(60)
+            assert {reason for at, _, reason in world.written if at > began + 1} == {"Running"}
+            assert {name for _, name, _ in world.written} - told <= {f"p{len(told)}"}, "others never heard that they wait"
+            assert not world.teller._rounds
+
+    run_in_virtual_time(story())
+
+
 def test_while_slurm_is_down_it_is_asked_less_and_less_and_told_again_afterwards() -> None:
     async def story() -> None:
         async with World().running() as world:

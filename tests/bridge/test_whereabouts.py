@@ -10,7 +10,7 @@ from slinky.bridge.label_features import constraint_of, features_from
 from slinky.bridge.marker import Told, comment_for, read_comment, told_of
 from slinky.bridge.node_mark import mark_for
 from slinky.bridge.node_reasons import CORDONED, LEAVING, RENEWING
-from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, change_between, change_of, noted, put_on, where
+from slinky.bridge.whereabouts import EVERYWHERE, Whereabouts, change_between, change_of, noted, put_on, usable_of, where
 from slinky.kube import Meta, Pod
 from slinky.kube.objects import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec, SelectorRequirement
 from slinky.slurm import Job, JobDescription, Node, expand
@@ -66,16 +66,16 @@ def test_a_label_whose_value_cannot_be_a_feature_is_left_out() -> None:
 
 
 def test_what_nobody_refuses_may_go_everywhere() -> None:
-    assert where([a_pod()], [{}], ROOMS, partition="bridge") == EVERYWHERE
-    assert where([a_pod()], [{"control-plane": "is tainted", "other": "is tainted"}], ROOMS, partition="bridge") == EVERYWHERE
+    assert where([a_pod()], [{}], usable_of(ROOMS, "bridge")) == EVERYWHERE
+    assert where([a_pod()], [{"control-plane": "is tainted", "other": "is tainted"}], usable_of(ROOMS, "bridge")) == EVERYWHERE
 
 
 def test_a_node_that_is_drained_to_be_deleted_is_not_named() -> None:
     """It takes no jobs, and named by jobs that wait, of which there may always be some, it could never go, nor be made anew."""
     rooms = ROOMS | {"a1": msgspec.structs.replace(ROOMS["a1"], departing=True)}
     refused = {"a1": "is cordoned", "b1": "is tainted"}
-    assert where([a_pod()], [refused], rooms, partition="bridge") == Whereabouts("", ("b1",))
-    assert where([a_pod()], [refused | {"a2": "is tainted"}], rooms, partition="bridge").nowhere
+    assert where([a_pod()], [refused], usable_of(rooms, "bridge")) == Whereabouts("", ("b1",))
+    assert where([a_pod()], [refused | {"a2": "is tainted"}], usable_of(rooms, "bridge")).nowhere
     for reason, departs in ((f"{RENEWING} x", True), (f"{LEAVING} x", True), (f"{CORDONED} x", False), ("fan", False)):
         node = Node(name="n", node_states=["IDLE", "EXTERNAL", "DRAIN"], reason=reason, extra=mark_for("c1"))
         assert room_of(node).departing is departs
@@ -84,38 +84,41 @@ def test_a_node_that_is_drained_to_be_deleted_is_not_named() -> None:
 
 def test_nodes_that_the_constraint_keeps_out_are_not_named_besides() -> None:
     pod = a_pod(**{DISK: "ssd"})
-    found = where([pod], [{"a2": "has no ssd", "b1": "is tainted"}], ROOMS, partition="bridge", mapped=MAPPED)
+    found = where([pod], [{"a2": "has no ssd", "b1": "is tainted"}], usable_of(ROOMS, "bridge"), mapped=MAPPED)
     assert found == Whereabouts("disk=ssd", ("b1",))
 
 
 def test_without_a_map_all_that_are_refused_are_named() -> None:
-    found = where([a_pod(**{DISK: "ssd"})], [{"a2": "has no ssd", "b1": "is tainted", "unknown": "is tainted"}], ROOMS, partition="bridge")
+    found = where([a_pod(**{DISK: "ssd"})], [{"a2": "has no ssd", "b1": "is tainted", "unknown": "is tainted"}], usable_of(ROOMS, "bridge"))
     assert found == Whereabouts("", ("a2", "b1"))
 
 
 def test_a_gang_is_kept_from_what_one_of_its_pods_is_refused() -> None:
-    assert where([a_pod(), a_pod()], [{"a1": "port 80 is taken"}, {"b1": "is tainted"}], ROOMS, partition="bridge").excluded == ("a1", "b1")
+    assert where([a_pod(), a_pod()], [{"a1": "port 80 is taken"}, {"b1": "is tainted"}], usable_of(ROOMS, "bridge")).excluded == (
+        "a1",
+        "b1",
+    )
 
 
 def test_a_users_own_constraint_stays() -> None:
     pod = a_pod(**{DISK: "ssd"})
-    assert where([pod], [{"a2": "no"}], ROOMS, partition="bridge", said="bridge", mapped=MAPPED).constraint == "bridge&disk=ssd"
-    bracketed = where([pod], [{"a2": "no"}], ROOMS, partition="bridge", said="[zone=a|zone=b]", mapped=MAPPED)
+    assert where([pod], [{"a2": "no"}], usable_of(ROOMS, "bridge"), said="bridge", mapped=MAPPED).constraint == "bridge&disk=ssd"
+    bracketed = where([pod], [{"a2": "no"}], usable_of(ROOMS, "bridge"), said="[zone=a|zone=b]", mapped=MAPPED)
     assert bracketed == Whereabouts("", ("a2",))
     job = JobDescription(constraints="[zone=a|zone=b]")
     assert put_on(job, bracketed).constraints == "[zone=a|zone=b]"
 
 
 def test_all_nodes_of_one_kind() -> None:
-    assert where([a_pod()], [{}], ROOMS, partition="bridge", mapped=MAPPED, one_of=ZONE).constraint == "[zone=a|zone=b]"
-    assert where([a_pod()], [{"b1": "is tainted"}], ROOMS, partition="bridge", mapped=MAPPED, one_of=ZONE) == Whereabouts(
+    assert where([a_pod()], [{}], usable_of(ROOMS, "bridge"), mapped=MAPPED, one_of=ZONE).constraint == "[zone=a|zone=b]"
+    assert where([a_pod()], [{"b1": "is tainted"}], usable_of(ROOMS, "bridge"), mapped=MAPPED, one_of=ZONE) == Whereabouts(
         "[zone=a]", ("b1",)
     )
 
 
 def test_where_no_node_is_left_it_says_why() -> None:
     why = {"a1": "node a1 has the taint x", "a2": "node a2 has the taint x", "b1": "node b1 is cordoned"}
-    found = where([a_pod()], [why], ROOMS, partition="bridge")
+    found = where([a_pod()], [why], usable_of(ROOMS, "bridge"))
     assert (
         found.nowhere
         == "none of the 3 nodes of partition bridge will do: node a1 has the taint x (and 1 more like it); node b1 is cordoned"
@@ -170,7 +173,7 @@ def test_exactly_the_nodes_that_kubernetes_accepts_are_left(
     rooms = {name: room(*features_from(each, MAPPED)) for name, each in nodes.items()}
     good = {name for name, each in nodes.items() if _accepts(each, pod)}
     refused = {name: "no" for name in nodes if name not in good}
-    found = where([pod], [refused], rooms, partition="bridge", mapped=MAPPED)
+    found = where([pod], [refused], usable_of(rooms, "bridge"), mapped=MAPPED)
     if not good:
         assert found.nowhere
         return

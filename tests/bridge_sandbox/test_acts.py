@@ -61,6 +61,17 @@ async def test_what_was_bound_before_is_told_by_where_it_is(acts: Acts) -> None:
     assert not await acts.executor.bind(pod, "kwok-01", {}, 7)
 
 
+async def test_a_pod_that_admission_missed_is_bound_with_the_finalizer(acts: Acts) -> None:
+    """And keeps the finalizers that it has."""
+    pod = await acts.pod("p", "example.com/first")
+    await acts.change("p", {"finalizers": ["example.com/first", "example.com/second"]})
+    assert not await acts.executor.bind(another(pod), "kwok-00", {}, 7)
+    assert await acts.executor.bind(pod, "kwok-00", {}, 7)
+    now = await acts.get("p")
+    assert set(now.metadata.finalizers) == {"example.com/first", "example.com/second", FINALIZER}
+    await acts.change("p", {"finalizers": None})
+
+
 async def test_nothing_is_done_to_another_pod_of_that_name(acts: Acts) -> None:
     pod = await acts.pod("p", FINALIZER)
     await acts.executor.label(another(pod), 7)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from slinky.bridge.claim import Claim, claim_of
+from slinky.bridge.claim import Claim, claim_of, conflict_in
 from slinky.bridge.keys import CLAIM, TAKE_OVER
+from slinky.bridge.marker import with_claim
 from slinky.kube import LEASES
 from slinky.sandbox.bridge import SandboxBridge, bridge_settings
 from slinky.sandbox.handle import Sandbox
@@ -24,11 +25,11 @@ async def test_a_copy_of_the_cluster_ends_none_of_productions_jobs(sandbox: Sand
         await team.create(team.pod("runs"), team.pod("waits", said={"priority": "0"}))
         await team.until_running("runs")
         jobs = await team.until_labelled("runs", "waits")
-        assert None not in [claim_of((await team.slurm.jobs.get(job_id)).extra) for job_id in jobs]
+        assert None not in [claim_of((await team.slurm.jobs.get(job_id)).admin_comment) for job_id in jobs]
 
         async def shown() -> Claim:
             """By the oldest job of production that lives."""
-            found = claim_of((await team.slurm.jobs.get(min(jobs))).extra)
+            found = claim_of((await team.slurm.jobs.get(min(jobs))).admin_comment)
             assert found is not None
             return found
 
@@ -59,6 +60,8 @@ async def test_a_copy_of_the_cluster_ends_none_of_productions_jobs(sandbox: Sand
             assert TAKE_OVER in text
             assert await metric(copy, "slinky_bridge_claim_conflict") == 1
             events = json.loads(await team.kube.raw("GET", "/apis/events.k8s.io/v1/namespaces/kube-system/events"))["items"]
+            shown_there = await team.kube.get(LEASES, "copy-claim", "kube-system")
+            assert conflict_in(shown_there.metadata.annotations) is not None
             assert any(each["reason"] == "ClaimConflict" and each["regarding"]["name"] == "copy-claim" for each in events)
 
             seen = await shown()
@@ -110,3 +113,38 @@ async def test_a_restart_and_a_second_replica_of_production_go_on_without_a_word
             await team.until_running(f"after-{_}")
         assert "which this Kubernetes did not write" not in bridge.log("run")
         assert (await team.job_of("p")).is_running
+
+
+async def test_the_owner_of_a_job_does_not_stop_the_bridge(sandbox: Sandbox, partition: Partition, tmp_path: Path) -> None:
+    """She may change the job's `Extra` and `Comment`, and writes a newer claim there; Slurm keeps `AdminComment` from her."""
+    policy = {"default": {"partitions": ["*"], "accounts": ["*"], "users": ["*"], "groups": ["*"]}}
+    async with own_bridge(sandbox, partition, tmp_path, policy=policy) as (bridge, team):
+        said = {"user-id": "alice", "group-id": "users", "account": "physics"}
+        await team.create(team.pod("hers", said=said))
+        await team.until_running("hers")
+        job_id = (await team.job_of("hers")).job_id
+        as_alice = ("runuser", "-u", "alice", "--", "scontrol", "update", f"jobid={job_id}")
+        forged = "999999.abc.1"
+        await team.head(*as_alice, f"Extra=slinky-claim={forged}")
+        own = (await team.slurm.jobs.get(job_id)).admin_comment
+        await team.head(*as_alice, f"Comment={with_claim(own, forged)}")
+        with pytest.raises(Exception, match="denied"):
+            await team.head(*as_alice, f"AdminComment={with_claim(own, forged)}")
+
+        async def beat() -> int:
+            found = claim_of((await team.slurm.jobs.get(job_id)).admin_comment)
+            assert found is not None
+            return found.beat
+
+        seen = await beat()
+
+        async def two_beats_later() -> bool:
+            return await beat() > seen + 1
+
+        await team.until("the bridge looked at the job twice", two_beats_later)
+        await bridge.stop("run")
+        await bridge.start("run")
+        await team.create(team.pod("later"))
+        await team.until_running("later")
+        assert await metric(bridge, "slinky_bridge_claim_conflict") == 0
+        assert "which this Kubernetes did not write" not in bridge.log("run")

@@ -137,7 +137,7 @@ async def test_pods_that_name_what_is_missing_foreign_or_not_supported(team: Tea
         said = await until_found(team, explains, "pod", f"{where}lonely", "pod-group-missing")
         assert f"create PodGroup {team.namespace}/nosuch" in said
         assert set(await explains("pod", f"{where}foreign")) == {"pod-other-scheduler"}
-        assert "and the pod asks for 900Gi" in await until_found(team, explains, "pod", f"{where}large", "pod-too-large")
+        assert "but the pod requests 900Gi" in await until_found(team, explains, "pod", f"{where}large", "pod-too-large")
         assert f"DeviceClass {team.namespace}" in await until_found(team, explains, "pod", f"{where}device", "pod-devices-unsupported")
     finally:
         await team.kube.delete(classes, team.namespace)

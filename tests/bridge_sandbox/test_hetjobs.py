@@ -122,7 +122,7 @@ async def test_a_part_that_no_node_could_hold_parks_the_whole(team: Team) -> Non
     names, documents = roles(team, workers=1, gpus=9)
     await team.create(*documents)
     message = await team.until_condition(names[0], "Parked")
-    assert "asks for 9" in message
+    assert "the pod requests 9" in message
 
 
 async def test_where_there_are_too_few_nodes_for_a_hetjob_it_is_one_job(team: Team) -> None:
@@ -258,7 +258,7 @@ async def test_without_hetjobs_it_is_one_job_with_the_largest_needs_and_is_told(
 
         async def told() -> bool:
             return await events_of(team, names[0]) == [
-                "the pods differ and are one Slurm job with the largest needs for all: gangs.hetjobs is never"
+                "the pods differ: every task requests the largest pod's resources: gangs.hetjobs is never"
             ]
 
         await team.until("an Event said so", told)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from slinky.bridge.keys import JOB_ID
+from slinky.bridge.lines import PATIENCE, STEP
 from slinky.kube import PODS
 from slinky.sandbox.bridge import SandboxBridge
 from slinky.sandbox.handle import Sandbox
@@ -63,6 +64,21 @@ async def test_thirty_pods_that_keep_apart_cost_thirty_jobs(sandbox: Sandbox, wh
         await team.create_all([apart(team, name) for name in names])
         assert len(set(await nodes_of(team, names))) == 30
         assert len(await jobs_of(team)) <= 35
+
+
+async def test_on_a_full_cluster_pods_that_keep_apart_are_queued_soon_and_find_their_nodes_when_it_empties(team: Team) -> None:
+    """Slurm puts several on one node then: all but one are given back, and go one after the other."""
+    await let_start(team, yes=False)
+    names = [f"p{number}" for number in range(4)]
+    await team.create_all([apart(team, name) for name in names])
+
+    async def all_are_queued() -> bool:
+        return len([job for job in await jobs_of(team) if job.is_pending]) == 4
+
+    await team.until("all four were in Slurm's queue", all_are_queued, PATIENCE + 4 * STEP)
+    await let_start(team, yes=True)
+    assert len(set(await nodes_of(team, names))) == 4
+    assert len(await jobs_of(team)) <= 4 + 3 + 2
 
 
 async def test_pods_with_one_host_port_cost_a_job_each(sandbox: Sandbox, whole: SandboxBridge) -> None:
@@ -139,7 +155,7 @@ async def test_a_job_that_is_given_back_says_why_in_its_comment(team: Team) -> N
     assert f"no free port 7201/TCP: pod {team.namespace}/foreign has it" in message
     assert "did not work out" not in message
     given_back = await team.slurm.jobs.get(first)
-    assert given_back.comment.startswith("given back by slurm-bridge: ")
+    assert given_back.comment.startswith("cancelled by slurm-bridge: ")
     assert "7201" in given_back.comment
     await team.kube.delete(PODS, "foreign", team.namespace, grace_seconds=0)
     [pod] = await team.until_running("pinned")

@@ -210,7 +210,7 @@ async def test_what_no_node_could_hold_is_parked_with_its_reason_and_goes_when_o
     await team.create(team.pod("huge", cpus=65))
     message = await team.until_condition("huge", "Parked")
     assert f"none of the 4 nodes of partition {team.partition.name} will do" in message
-    assert "has 64 cpu in all, and the pod asks for 65" in message
+    assert "has 64 cpu in total, but the pod requests 65" in message
     scheduled = (await team.get("huge")).condition("PodScheduled")
     assert scheduled
     assert scheduled.reason == "Unschedulable"

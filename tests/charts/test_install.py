@@ -4,6 +4,8 @@ What must be seen: what runs is what the charts say, two of each and one that le
 """
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +47,17 @@ def test_two_of_each_run_and_one_leads(site: Site) -> None:
         assert sum(pod.removeprefix("pod/") in holder for pod in pods) == 1
     nodes = {each["spec"]["nodeName"] for each in site.get("pods", "--namespace=slinky")["items"]}
     assert len(nodes) == 2
+
+
+def test_the_exported_configuration_is_that_of_the_installed_bridge(site: Site) -> None:
+    """Its Lease is in a namespace of its own, and its Slurm runs in pods."""
+    shell = os.environ | site.sandbox.exports()
+    words = [sys.executable, "-m", "slinky"]
+    told = subprocess.run([*words, "top", "--once"], env=shell, capture_output=True, text=True, timeout=90, check=False)
+    assert "bridge: led by" in told.stdout, told.stdout + told.stderr
+    assert "slurm-unreachable" not in told.stdout
+    looked = subprocess.run([*words, "doctor", "--part", "bridge"], env=shell, capture_output=True, text=True, timeout=90, check=False)
+    assert "unreachable" not in looked.stdout and "leader-" not in looked.stdout, looked.stdout + looked.stderr
 
 
 def test_helm_test_runs_a_job_and_a_pod_through_slurm(site: Site) -> None:

@@ -18,7 +18,7 @@ from slinky.explain.troubles import Token, slurm_trouble
 from slinky.kube.admission.certificates import issue
 from slinky.slurm import Qos, UnavailableError
 from tests.conftest import CHECKOUT
-from tests.explain.worlds import NOW, SETTINGS, kube_node, lease, namespace, node, partition, pod
+from tests.explain.worlds import NOW, SETTINGS, claim_lease, kube_node, lease, namespace, node, partition, pod
 
 ISSUED = issue(["slurm-bridge-admission.slinky.svc"], NOW)
 OTHER = issue(["slurm-bridge-admission.slinky.svc"], NOW)
@@ -57,6 +57,7 @@ def installation(
         "nodes": (kube_node(),),
         "namespaces": (namespace(),),
         "lease": lease(),
+        "claim": claim_lease(),
         "webhooks": webhooks(),
         "ahead": 0.4,
     }
@@ -138,7 +139,8 @@ CASES: dict[str, tuple[Installation, str, str]] = {
     "webhook-certificate-expired": (installation({"webhooks": webhooks(authorities=EXPIRED.authorities, certificate=EXPIRED.certificate)}), "ended at", "delete secret slurm-bridge-admission"),
     "webhook-without-endpoint": (installation({"webhooks": webhooks(endpoints=0)}), "no address behind it", "endpointslices"),
     "leader-missing": (installation({"lease": None}), "does not exist", "leader.name slurm-bridge"),
-    "leader-nobody": (installation({"lease": lease("", 0)}), "nobody holds it", "kubectl -n slinky get pods"),
+    "leader-nobody": (installation({"lease": lease("", 0)}), "it has no holder", "kubectl -n slinky get pods"),
+    "bridge-claim-conflict": (installation({"claim": claim_lease(4711)}), "Slurm job 4711 carries claim 9.zz.4", "slinky.slurm.net/take-over=9.zz"),
     "clock-kubernetes": (installation({"ahead": -95.0}), "95 s behind", "chrony"),
     "clock-slurm": (installation(slurm={"ahead": 300.0}), "300 s ahead", "chrony"),
 }  # fmt: skip
@@ -226,3 +228,12 @@ def test_a_right_of_a_service_account_is_asked_with_its_groups() -> None:
         "groups": ["system:serviceaccounts", "system:serviceaccounts:slinky", "system:authenticated"],
     }
     assert review_of(Right(group="", resource="pods", verb="get"), "")[0].endswith("/selfsubjectaccessreviews")
+
+
+def test_a_leader_that_does_nothing_is_not_called_fine() -> None:
+    found = found_in(installation({"claim": claim_lease(4711)}, settings=otherwise(partition="bridge")))
+    assert [each.code for each in found.findings] == ["bridge-claim-conflict"]
+    assert "leader" not in found.fine
+    assert not found.is_sound()
+    left = installation({"claim": claim_lease(4711), "lease": lease("", 0)}, settings=otherwise(partition="bridge"))
+    assert [each.code for each in found_in(left).findings] == ["leader-nobody"]

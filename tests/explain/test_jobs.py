@@ -4,6 +4,7 @@ import pytest
 
 from slinky.explain.facts import Facts
 from slinky.explain.jobs import job_findings, job_lines
+from slinky.explain.report import explain_job
 from tests.explain.worlds import NOW, STAMP, facts, job, node, number, partition, reservation, with_job
 
 DRAINED = (node("w1", "IDLE+EXTERNAL+DRAIN", reason="disk is broken"), node("w2", "DOWN+EXTERNAL", reason="gone"))
@@ -69,12 +70,28 @@ def test_an_expected_start_is_told_only_where_slurm_knows_one() -> None:
     assert not any(lines.values()), lines
 
 
-def test_a_running_job_without_a_limit_has_no_end() -> None:
-    endless = job(
-        7, "RUNNING", "None", nodes="w1", end_time=number(STAMP + 365 * 86400), time_limit={"set": False, "infinite": True, "number": 0}
-    )
+# As Slurm 26.05 writes the limit of a job that its main scheduler started, and of one that backfill
+# started.
+ENDLESS = ({"set": False, "infinite": True, "number": 0}, number(525600))
+
+
+@pytest.mark.parametrize("limit", ENDLESS)
+def test_a_running_job_without_a_limit_has_no_end(limit: dict[str, object]) -> None:
+    endless = job(7, "RUNNING", "None", nodes="w1", end_time=number(STAMP + 365 * 86400), time_limit=limit)
     (found,) = job_findings(with_job(endless))
     assert found.seen == "it runs on w1, without a time limit"
+
+
+@pytest.mark.parametrize("limit", ENDLESS)
+@pytest.mark.parametrize("days", [0, 70, 340, 364])
+def test_behind_a_job_without_a_limit_no_start_is_told_however_long_that_one_has_run(days: int, limit: dict[str, object]) -> None:
+    ends = STAMP + (365 - days) * 86400
+    endless = job(5, "RUNNING", "None", nodes="w1", end_time=number(ends), time_limit=limit)
+    limited = job(6, "RUNNING", "None", nodes="w1", end_time=number(STAMP + 3600))
+    waits = job(7, start_time=number(ends))
+    assert not any("expected" in line for line in explain_job(with_job(waits, queue=(endless, limited, waits))).slurm)
+    soon = job(7, start_time=number(STAMP + 3600))
+    assert any("expected" in line for line in explain_job(with_job(soon, queue=(endless, limited, soon))).slurm)
 
 
 def test_where_a_cause_was_found_that_others_go_first_is_not_said() -> None:

@@ -1,11 +1,14 @@
 """Why a pod waits: each step of its way that it may not have passed, with the advice that helps."""
 
+import msgspec
 import pytest
 
+from slinky.bridge.admission import DEVICE_CLASS
+from slinky.bridge.keys import CLAIM_CONFLICT
 from slinky.explain.facts import Facts
 from slinky.explain.pods import pod_findings
 from slinky.explain.report import explain_pod, text
-from tests.explain.worlds import facts, job, lease, namespace, pod, with_job
+from tests.explain.worlds import claim_lease, facts, job, lease, namespace, pod, with_job
 
 WAITING = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
 GATED = {"schedulingGates": [{"name": "example.com/quota"}]}
@@ -54,6 +57,11 @@ CASES: dict[str, tuple[Facts, str, str]] = {
     ),
     "pod-gated": (facts({"pod": pod(spec=GATED)}), "example.com/quota", "ask whoever sets the gate example.com/quota"),
     "bridge-not-running": (facts({"lease": lease(ago=600)}), "renewed by bridge-0, too long ago", "kubectl -n slinky get pods"),
+    "bridge-claim-conflict": (
+        facts({"claim": claim_lease(4711)}),
+        "Slurm job 4711 carries claim 9.zz.4",
+        "kubectl -n slinky annotate --overwrite lease slurm-bridge-claim slinky.slurm.net/take-over=9.zz",
+    ),
     "pod-unheeded": (facts(), "no job, and no condition", "bridge's log"),
     "pod-just-arrived": (facts({"pod": pod(creationTimestamp="2026-11-15T11:59:55Z")}), "a moment ago", ""),
     "pod-owner-gone": (
@@ -94,7 +102,7 @@ CASES: dict[str, tuple[Facts, str, str]] = {
         "ask for less",
     ),
     "pod-submit-limit": (
-        facts({"pod": pod(standing=("SubmitLimit", "a submit limit of Slurm is reached; it is number 3 in line"))}),
+        facts({"pod": pod(standing=("SubmitLimit", "Slurm accepts no more jobs now: MaxJobCount; it is number 3 in line"))}),
         "number 3 in line",
         "maxsubmit",
     ),
@@ -112,7 +120,7 @@ CASES: dict[str, tuple[Facts, str, str]] = {
     "pod-window": (facts({"pod": pod(standing=("Window", "waits for its turn"))}), "its turn", "windows.namespace (1000)"),
     "pod-gathering": (facts({"pod": pod(standing=("Gathering", "3 pods of g are there"))}), "3 pods", "quota"),
     "pod-group-missing": (
-        facts({"pod": pod(standing=("GroupMissing", "PodGroup team/g does not exist, or has …: 2 of its pods wait for it"))}),
+        facts({"pod": pod(standing=("GroupMissing", "PodGroup team/g does not exist: 2 pods are waiting for it"))}),
         "PodGroup team/g does not exist",
         "create PodGroup team/g in namespace team",
     ),
@@ -120,7 +128,7 @@ CASES: dict[str, tuple[Facts, str, str]] = {
         facts(
             {
                 "pod": pod(
-                    standing=("Parked", "node w1 has 0 example.com/gpu in all, and the pod asks for 1 example.com/gpu"),
+                    standing=("Parked", "node w1 offers no example.com/gpu, but the pod requests 1"),
                     spec={"containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}]},
                 ),
                 "device_resources": {"example.com/gpu": "big-gpu"},
@@ -156,8 +164,47 @@ def test_it_is_found_with_the_advice_that_helps(code: str) -> None:
 
 
 def test_a_pod_for_which_all_nodes_are_too_small_is_too_large() -> None:
-    said = "none of the 4 nodes of partition p2 will do: node w1 has 64 cpu in all, and the pod asks for 4000 (and 3 more like it)"
+    said = "none of the 4 nodes of partition p2 will do: node w1 has 64 cpu in total, but the pod requests 4000 (and 3 more like it)"
     assert [each.code for each in pod_findings(facts({"pod": pod(standing=("Parked", said))}))] == ["pod-too-large"]
+
+
+def test_in_a_namespace_that_is_not_managed_the_scheduler_is_to_be_named() -> None:
+    """Without a name there, the pod would be the default scheduler's."""
+    foreign = {"pod": pod(namespace="web", spec={"schedulerName": "volcano"}), "namespace": namespace("web")}
+    (found,) = pod_findings(facts(foreign, namespace="web"))
+    assert found.code == "pod-other-scheduler"
+    assert found.change == "to have Slurm schedule it: set spec.schedulerName to slurm-bridge-scheduler, and create the pod again"
+
+
+def parked(message: str, resource: str = "", **kube: object) -> Facts:
+    spec = {"containers": [{"name": "c", "resources": {"requests": {resource: "1"}}}]} if resource else {}
+    return facts({"pod": pod(standing=("Parked", message), spec=spec), **kube})
+
+
+DEVICES = {
+    "by claim": parked("spec.resourceClaims: devices by claim are not supported; ask for GPUs as a resource"),
+    "by the class's own name": parked("something", f"{DEVICE_CLASS}big"),
+    "by the class's own name, said by the bridge": parked(f"resource {DEVICE_CLASS}big: devices of a DeviceClass are not supported"),
+    "by another name": parked("node w1 has 0 x", "example.com/gpu", device_resources={"example.com/gpu": "big"}),
+}
+
+
+@pytest.mark.parametrize("how", DEVICES)
+def test_devices_of_dynamic_resource_allocation_are_not_supported_however_they_are_requested(how: str) -> None:
+    (found,) = pod_findings(DEVICES[how])
+    assert found.code == "pod-devices-unsupported"
+    assert "w1" not in found.seen, "it does not say that the pod is too large"
+
+
+def test_where_device_classes_could_not_be_listed_that_is_said_of_resources_that_they_may_serve() -> None:
+    said = "no node of partition bridge could hold it: node w1 offers no example.com/gpu, but the pod requests 1"
+    (found,) = pod_findings(parked(said, "example.com/gpu", unread=frozenset({"deviceclasses"})))
+    assert found.code == "pod-too-large"
+    assert "You may not list deviceclasses.resource.k8s.io" in found.seen
+    assert "example.com/gpu" in found.seen.rpartition("whether")[2]
+    (known,) = pod_findings(parked(said, "example.com/gpu"))
+    (plain,) = pod_findings(parked(said, "cpu", unread=frozenset({"deviceclasses"})))
+    assert "deviceclasses" not in known.seen + plain.seen
 
 
 def test_a_gated_pod_is_not_blamed_on_the_bridge() -> None:
@@ -183,3 +230,23 @@ def test_the_text_has_what_both_sides_say_and_the_worst_first() -> None:
     assert "→ scontrol release 7" in written
     assert "Kubernetes says\n  pod team/train-0 is Pending, scheduler slurm-bridge-scheduler" in written
     assert "Slurm says\n  job 7 (team/train-0) is PENDING in partition bridge, reason JobHeldUser" in written
+
+
+def test_a_claim_conflict_is_said_of_all_pods_that_wait_and_only_while_a_bridge_leads() -> None:
+    """With it, a pod without a job is not unheeded; a conflict that an ended bridge left there says nothing."""
+    conflict = {"claim": claim_lease(4711)}
+    assert [each.code for each in pod_findings(facts(conflict))] == ["bridge-claim-conflict"]
+    with_a_job = with_job(job(7), kube=conflict)
+    assert next(each.code for each in pod_findings(with_a_job)) == "bridge-claim-conflict"
+    assert explain_pod(with_a_job).was_found
+    ended = [each.code for each in pod_findings(facts({**conflict, "lease": lease(ago=600)}))]
+    assert ended == ["bridge-not-running"]
+    assert [each.code for each in pod_findings(facts({"claim": claim_lease()}))] == ["pod-unheeded"]
+
+
+@pytest.mark.parametrize("said", ["", "{", "[]", '{"jobId":"x"}', '{"jobId":1}', "null"])
+def test_an_annotation_that_is_no_conflict_says_nothing(said: str) -> None:
+    told = claim_lease()
+    meta = msgspec.structs.replace(told.metadata, annotations={CLAIM_CONFLICT: said})
+    broken = msgspec.structs.replace(told, metadata=meta)
+    assert [each.code for each in pod_findings(facts({"claim": broken}))] == ["pod-unheeded"]

@@ -3,9 +3,9 @@
 from rich.console import Console
 
 from slinky.explain.facts import Facts
-from slinky.explain.top import Shown, keys, press, view
+from slinky.explain.top import HELP, Shown, keys, press, view
 from slinky.explain.troubles import kube_trouble
-from tests.explain.worlds import STAMP, facts, job, node, number, pod
+from tests.explain.worlds import STAMP, claim_lease, facts, job, node, number, pod
 
 
 def drawn(seen: Facts, height: int = 40, shown: Shown | None = None, width: int = 160) -> str:
@@ -87,8 +87,39 @@ def test_on_a_terminal_the_keys_are_named() -> None:
     assert "q quit" in text.splitlines()[-1] and "scroll" in text.splitlines()[-1]
 
 
+def test_the_line_of_keys_fits_an_old_terminal() -> None:
+    last = drawn(facts(slurm={"queue": (job(1),)}), 30, Shown(), width=80).splitlines()[-1]
+    assert last.rstrip() == HELP
+    assert len(HELP) <= 80
+
+
+def test_the_title_counts_the_jobs_of_the_kind_that_is_shown() -> None:
+    queue = (*(job(n, "RUNNING", "None", nodes="w1") for n in range(1, 60)), *(job(n) for n in range(100, 220)))
+    assert "queue (179 jobs, " in drawn(facts(slurm={"queue": queue}), 30, Shown())
+    waiting = drawn(facts(slurm={"queue": queue}), 30, Shown("waiting", 5))
+    assert f"queue (120 waiting jobs, {120 - len(shown_jobs(waiting))} more, from 6)" in waiting
+    running = drawn(facts(slurm={"queue": queue}), 30, Shown("running"))
+    assert f"queue (59 running jobs, {59 - len(shown_jobs(running))} more)" in running
+
+
+def test_of_more_jobs_than_are_read_the_title_says_how_they_are_sorted() -> None:
+    """Of 5,000 jobs those from the offset on were read, and all of these are on the screen."""
+    read = tuple(job(n) for n in range(1031, 1051))
+    text = drawn(facts(slurm={"queue": read, "counts": {"PENDING": 5000}}), 22, Shown("waiting", 1030))
+    assert "from 1031, too many to sort by priority: by job id)" in text
+    assert shown_jobs(text)[0] == 1031
+    assert "sort" not in drawn(facts(slurm={"queue": read, "counts": {"PENDING": 20}}), 22, Shown("waiting"))
+
+
 def test_a_side_that_is_down_is_said_and_the_other_is_shown() -> None:
     down = kube_trouble(OSError("refused"), "pods")
     text = drawn(facts({"troubles": (down,), "unread": frozenset({"pods", "lease"}), "lease": None}, {"queue": (job(7),)}))
     assert "kubernetes-unreachable: pods: refused" in text
     assert "bridge: not known" in text and "team/train-0" in text
+
+
+def test_a_bridge_that_does_nothing_is_said_beside_its_leader_and_below() -> None:
+    text = drawn(facts({"claim": claim_lease(4711)}, {"queue": (job(7),)}))
+    assert "bridge: led by bridge-0, does nothing" in text
+    assert "bridge-claim-conflict: Slurm job 4711 carries claim 9.zz.4" in text
+    assert "does nothing" not in drawn(facts({"claim": claim_lease()}, {"queue": (job(7),)}))

@@ -6,7 +6,18 @@ from typing import Any
 import pytest
 
 from slinky.explain.facts import SlurmFacts
-from slinky.explain.whatif import Ask, AskError, answer_lines, estimate, parse, read_test, sbatch_words
+from slinky.explain.whatif import (
+    Answer,
+    Ask,
+    AskError,
+    answer_lines,
+    checked,
+    estimate,
+    is_doubtful,
+    parse,
+    read_test,
+    sbatch_words,
+)
 from slinky.slurm import Job
 from tests.explain.worlds import NOW, STAMP, job, node, number, partition
 
@@ -85,15 +96,36 @@ def test_what_no_node_could_hold_never(text: str) -> None:
     assert answer_lines(found, NOW)[0].startswith("it would not start")
 
 
-def test_behind_jobs_without_a_limit_no_start_is_told() -> None:
-    endless = running(1, 365 * 86400, "w1", "cpu=8,mem=16G,gres/gpu=4", time_limit={"set": False, "infinite": True, "number": 0})
-    found = estimate(parse("8 gpu"), cluster(endless, **FULL), "bridge", NOW)
+@pytest.mark.parametrize("limit", [{"set": False, "infinite": True, "number": 0}, number(525600)])
+def test_an_estimate_does_not_count_on_the_end_of_jobs_without_a_limit(limit: dict[str, Any]) -> None:
+    endless = (running(n, 365 * 86400, f"w{n}", "cpu=8,mem=16G,gres/gpu=4", time_limit=limit) for n in (1, 2))
+    found = estimate(parse("8 gpu"), cluster(*endless, **FULL), "bridge", NOW)
     assert found.start is None
-    assert answer_lines(found, NOW)[0].startswith("no start can be told: jobs without a time limit")
-    slurms_own = read_test(
-        f"sbatch: Job 2 to start at {NOW + dt.timedelta(days=365):%Y-%m-%dT%H:%M:%S} a using 4 processors on nodes w1 in partition b"
+    assert answer_lines(found, NOW)[0] == "the start time is unknown: jobs without a time limit hold the resources it needs"
+
+
+def slurms_own(days: float) -> Answer:
+    return read_test(
+        f"sbatch: Job 2 to start at {NOW + dt.timedelta(days=days):%Y-%m-%dT%H:%M:%S} a using 4 processors on nodes w1 in partition b"
     )
-    assert answer_lines(slurms_own, NOW)[0].startswith("no start can be told: jobs without a time limit")
+
+
+@pytest.mark.parametrize("days", [365, 295, 25, 2])
+def test_slurms_answer_behind_a_job_without_a_limit_is_unknown_however_long_that_one_has_run(days: int) -> None:
+    endless = running(1, days * 86400, "w1", "cpu=8", time_limit=number(525600))
+    answer = slurms_own(days)
+    assert is_doubtful(answer, NOW)
+    assert answer_lines(checked(answer, (endless,), NOW), NOW)[0] == "the start time is unknown: jobs without a time limit are ahead of it"
+    limited = running(1, days * 86400, "w1", "cpu=8")
+    assert (checked(answer, (limited,), NOW).start is None) == (days > 30)
+    assert (checked(answer, None, NOW).start is None) == (days > 30), "where the queue is not known"
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"), [(0, "at once"), (0.5, "in 30 min"), (47.5, "in 47 h 30 min"), (48, "in 2 d 0 h"), (290, "in 12 d 2 h")]
+)
+def test_a_long_wait_is_told_in_days(hours: float, words: str) -> None:
+    assert answer_lines(slurms_own(hours / 24), NOW)[0].startswith(f"it would start {words} (")
 
 
 def test_drained_nodes_do_not_count() -> None:

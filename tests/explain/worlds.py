@@ -40,6 +40,15 @@ def lease(holder: str = "bridge-0", ago: float = 1.0) -> Lease:
     )
 
 
+def claim_lease(job_id: int = 0) -> Lease:
+    """The Lease of the bridge's claim: with a conflict over this job, or without one."""
+    said = {"slinky.slurm.net/claim": "3.aa.7"}
+    if job_id:
+        said["slinky.slurm.net/claim-conflict"] = f'{{"jobId":{job_id},"claim":"9.zz.4"}}'
+    meta = {"name": "slurm-bridge-claim", "namespace": "slinky", "annotations": said}
+    return msgspec.convert({"metadata": meta, "spec": {}}, Lease)
+
+
 def namespace(name: str = "team", **labels: str) -> Namespace:
     return msgspec.convert({"metadata": {"name": name, "labels": labels}}, Namespace)
 

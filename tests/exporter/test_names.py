@@ -28,7 +28,13 @@ OURS = {metric.name: metric for metric in (*OWN, *DESCRIBED)}
 # What slurmctld 26.05 itself tells under /metrics/…, as far as a name of ours might be the same.
 NATIVE = set((Path(__file__).parent / "native_names.txt").read_text().split())
 # Told by the bridge, and made elsewhere than in the two classes below.
-BRIDGE = {"slinky_bridge_absence_alarm", "slinky_bridge_absent_jobs", "slinky_bridge_nodes"}
+BRIDGE = {
+    "slinky_bridge_absence_alarm",
+    "slinky_bridge_absent_jobs",
+    "slinky_bridge_claim_conflict",
+    "slinky_bridge_clock_steady",
+    "slinky_bridge_nodes",
+}
 
 
 def originals() -> set[str]:

@@ -47,6 +47,12 @@ FIRES: dict[str, dict[str, str]] = {
     "SlurmBridgePodsNotBound": {'slinky_bridge_pods{state="starting"}': "2x60"},
     "SlurmBridgeJobsAbsent": {"slinky_bridge_absence_alarm": "1x60"},
     "SlurmBridgePodsLost": {'slinky_bridge_pods{state="lost"}': "1x60"},
+    "SlurmBridgeClaimConflict": {'slinky_bridge_claim_conflict{instance="a"}': "0x30 1x30"},
+    "SlurmBridgeClockUnsteady": {
+        'slinky_bridge_clock_steady{clock="slurm"}': "1x20 0x40",
+        'slinky_bridge_clock_steady{clock="kubernetes"}': "1x60",
+    },
+    "SlurmBridgeLoopBlocked": {f"slinky_loop_longest_block_seconds{{{AT}}}": "0.1x30 1.5x30"},
     "SlurmRequestsFail": {
         f'slinky_slurm_requests_total{{{AT},call="GET slurm/jobs",outcome="ok"}}': "0+10x60",
         f'slinky_slurm_requests_total{{{AT},call="GET slurm/jobs",outcome="UnavailableError"}}': "0+10x60",
@@ -78,6 +84,9 @@ QUIET = {
     'slinky_bridge_pods{state="starting"}': "0x60",
     'slinky_bridge_pods{state="lost"}': "0x60",
     "slinky_bridge_absence_alarm": "0x60",
+    "slinky_bridge_claim_conflict": "0x60",
+    'slinky_bridge_clock_steady{clock="slurm"}': "1x20 0x3 1x40",
+    "slinky_loop_longest_block_seconds": "0.2x30 0.9x30",
     f'slinky_slurm_requests_total{{{AT},call="GET slurm/jobs",outcome="ok"}}': "0+100x60",
     f'slinky_slurm_requests_total{{{AT},call="GET slurm/jobs",outcome="UnavailableError"}}': "3x60",
 }
@@ -104,6 +113,22 @@ def test_every_alert_fires_and_none_while_all_is_well(programs: Path, tmp_path: 
     cases.append(case(QUIET, 'ALERTS{alertstate=~"firing|pending"}', []))
     path = tmp_path / "alerts.test.yaml"
     path.write_text(yaml.safe_dump({"rule_files": [str(ROOT / "monitoring/rules.yaml")], "evaluation_interval": "1m", "tests": cases}))
+    done = promtool(programs, "test", "rules", str(path))
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_block_of_the_loop_is_told_for_an_hour(programs: Path, tmp_path: Path) -> None:
+    """The metric never falls while the process runs; a longer block is told again."""
+    series = {f"slinky_loop_longest_block_seconds{{{AT}}}": "1.5x150 3x150"}
+    firing = 'count(ALERTS{alertname="SlurmBridgeLoopBlocked",alertstate="firing"})'
+    cases = []
+    for minute, fires in ((30, True), (120, False), (170, True), (240, False)):
+        found = case(series, firing, [{"labels": "{}", "value": 1}] if fires else [])
+        found["promql_expr_test"][0]["eval_time"] = f"{minute}m"
+        cases.append(found)
+    path = tmp_path / "alerts.test.yaml"
+    rules = {"rule_files": [str(ROOT / "monitoring/rules.yaml")], "evaluation_interval": "1m", "tests": cases}
+    path.write_text(yaml.safe_dump(rules))
     done = promtool(programs, "test", "rules", str(path))
     assert done.returncode == 0, done.stdout
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slinky.kube import PODS, Backoff, ChangeType, Client, Key, KubeObject, Pod, Reflector, Resource
+from slinky.kube import JOBS, PODS, Backoff, ChangeType, Client, Key, KubeObject, Pod, Reflector, Resource
 from tests.kube_sandbox.conftest import eventually, pod
 from tests.kube_sandbox.faults import FaultyLine
 
@@ -100,6 +100,20 @@ async def test_faults_of_ours_are_logged_and_the_cache_stays_true(
     assert reflector.health.relists == 2
     assert "in the transform" in caplog.text
     assert "in the cache" in caplog.text
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "paged"])
+async def test_a_job_whose_template_was_made_in_the_year_0_hides_no_other(client: Client, namespace: str, streamed: bool) -> None:
+    """The API server takes it. A bridge that reads lists in pages did not start any more."""
+    for name, born in (("odd", "0000-06-01T00:00:00Z"), ("usual", "2026-06-01T00:00:00Z")):
+        template = {
+            "metadata": {"creationTimestamp": born},
+            "spec": {"containers": [{"name": "c", "image": "none"}], "restartPolicy": "Never"},
+        }
+        await client.create(JOBS.untyped, {"metadata": {"name": name}, "spec": {"suspend": True, "template": template}}, namespace)
+    async with Reflector(client, JOBS, namespace=namespace, streamed_lists=streamed, backoff=QUICK).running() as jobs:
+        await jobs.wait_synced(10)
+        assert {each.metadata.name for each in jobs.list()} == {"odd", "usual"}
 
 
 async def test_objects_of_a_megabyte(client: Client, namespace: str) -> None:

@@ -189,6 +189,8 @@ def _key(document: Document) -> Key:
 
 def _difference(surroundings: Surroundings, verdict: Verdict, document: Document) -> str:
     refused = surroundings.refusals(verdict.pod)
+    shared = surroundings.answer(verdict.pod).refused
+    assert shared.keys() == refused.keys(), f"the answer that is shared is another: {shared.keys() ^ refused.keys()}"
     accepted = frozenset(surroundings.nodes) - refused.keys()
     if accepted == verdict.nodes:
         return ""

@@ -9,6 +9,7 @@ import pytest
 
 from slinky.bridge.eligibility import Surroundings
 from slinky.bridge.volumes.live import Volumes
+from slinky.bridge.volumes.verdicts import VolumeVerdicts
 from slinky.bridge.volumes.watching import StorageWatch
 from slinky.kube import (
     ATTACHMENTS,
@@ -136,6 +137,7 @@ async def standing(sandbox: Sandbox, kube: Client, maker: StorageMaker) -> Async
         volumes.learned()
         surroundings = Surroundings([pods.cache], nodes.cache, names.cache)
         surroundings.filters.append(volumes.judge)
+        surroundings.volumes = VolumeVerdicts(volumes, nodes.cache)
         room = Storeroom(kube, sandbox, maker)
         stack.push_async_callback(room.end)
         await room.begin()

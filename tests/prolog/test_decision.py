@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
-from slinky.prolog.decision import Awaited, Look, PodHere, in_words, waits_for
+from slinky.prolog.decision import Awaited, Look, PodHere, Starters, in_words, waits_for
 
 OWN = 99
 
@@ -35,6 +35,24 @@ def test_a_pod_that_has_the_number_of_the_job_that_begins_is_of_an_earlier_one()
 def test_a_pod_that_is_just_being_started_is_waited_for_until_it_shows_whose_it_is() -> None:
     assert waits_for(Look([], starting={"u1"}), OWN) == [Awaited("pod u1", "it is just being started")]
     assert waits_for(Look([PodHere("u1", "team/other", 0, True)], starting={"u1"}), OWN) == []
+
+
+def test_a_pod_that_comes_after_the_first_look_does_not_hold_the_job() -> None:
+    starters = Starters(5)
+    assert starters.among({"u1", "u2"}, 100) == {"u1", "u2"}
+    assert starters.among({"u2", "u3"}, 101) == {"u2"}
+    assert starters.among({"u3", "u4"}, 104) == set()
+    assert starters.among({"u2"}, 106) == set(), "also where its folder looks young for ever"
+
+
+@given(some.lists(some.tuples(some.floats(0, 50), some.sets(some.sampled_from("abcdefgh"))), min_size=1))
+def test_whatever_starts_nothing_counts_for_longer_than_it_may_settle(looks: list[tuple[float, set[str]]]) -> None:
+    looks.sort(key=lambda look: look[0])
+    starters, began = Starters(5), looks[0][0]
+    for now, young in looks:
+        counted = starters.among(young, now)
+        assert counted <= looks[0][1] & young
+        assert not counted or now <= began + 5
 
 
 PODS = some.builds(PodHere, some.sampled_from("abcde"), some.just("team/p"), some.integers(0, 4), some.booleans())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slinky.prolog import waiting
-from slinky.prolog.decision import Awaited, PodHere
+from slinky.prolog.decision import Awaited, PodHere, Starters
 from slinky.prolog.grpc import RuntimeSilentError
 from slinky.prolog.node import lingering, starting
 from slinky.prolog.slurm import SlurmSilentError, jobs_here
@@ -113,6 +113,25 @@ def test_a_node_without_a_runtime_is_waited_on_only_where_a_kubelet_has_pods(tmp
     assert waiting.look(said) == []
     (tmp_path / "pods" / UID).mkdir(parents=True)
     assert [found.who for found in waiting.look(said)] == ["the container runtime"]
+
+
+def test_a_stream_of_starting_pods_does_not_hold_the_job_nor_drain_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """A tenant creates a pod every 4 s that can never start; each look finds one that is young."""
+    clock, drained = Clock(), list[str]()
+    monkeypatch.setattr(waiting, "pods_of", lambda *_: [])
+    monkeypatch.setattr(waiting, "jobs_here", lambda ids, _: dict.fromkeys(ids, ""))
+    monkeypatch.setattr(waiting, "drain", lambda node, reason: drained.append(f"{node}: {reason}"))
+    monkeypatch.setattr(waiting, "starting", lambda *_: {f"pod-{int(clock()) // 4}"})
+    socket = tmp_path / "runtime"
+    socket.touch()
+    said = waiting.parsed([f"--runtime={socket}", f"--kubelet={tmp_path}", "--node=n1", "--job=7"])
+    starters = Starters(said.settle)
+    assert waiting.wait(said, lambda: waiting.look(said, starters, clock), clock, clock.sleep) == 0
+    assert drained == []
+    assert clock() <= said.settle + 1
 
 
 # The node's files

@@ -62,6 +62,13 @@ def test_pods_of_its_namespaces_are_placed_until_ctrl_c(bridge: Started, own: Sa
         [sys.executable, "-m", "slinky", "top", "--once"], env=shell, capture_output=True, text=True, timeout=90, check=False
     )
     assert "bridge: led by" in overview.stdout, overview.stdout + overview.stderr
+    explained = subprocess.run(
+        [sys.executable, "-m", "slinky", "explain", "pod", "team/small"], env=shell, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert "pod-running" in explained.stdout, explained.stdout + explained.stderr
+    looked = subprocess.run([sys.executable, "-m", "slinky", "doctor"], env=shell, capture_output=True, text=True, timeout=90, check=False)
+    assert "leader-missing" not in looked.stdout and "leader-nobody" not in looked.stdout, looked.stdout + looked.stderr
+    assert "slurm-unreachable" not in looked.stdout
 
     second = cli("sandbox", "bridge", "--name", own.record.name)
     assert second.returncode == 1

@@ -25,8 +25,8 @@ def shell(cli: Cli, sandbox: Sandbox) -> dict[str, str]:
     return dict(os.environ) | dict(shlex.split(line)[1].split("=", 1) for line in exports.splitlines())
 
 
-def run(command: str, env: dict[str, str], cwd: str = "/") -> str:
-    done = subprocess.run(["bash", "-euc", command], env=env, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+def run(command: str, env: dict[str, str], cwd: str = "/", seconds: float = 60) -> str:
+    done = subprocess.run(["bash", "-euc", command], env=env, cwd=cwd, capture_output=True, text=True, timeout=seconds, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -51,7 +51,32 @@ def test_the_exported_configuration_is_that_of_the_sandboxs_bridge(shell: dict[s
     settings = yaml.safe_load(Path(shell["SLINKY_BRIDGE_CONFIG"]).read_text())
     assert settings["slurmRestApi"] == shell["SLINKY_SLURM_URL"]
     once = run(f"{sys.executable} -m slinky top --once", shell)
-    assert "bridge: nobody leads" in once and "bridge: not known" not in once
+    assert "bridge: no leader" in once and "bridge: not known" not in once
+
+
+def test_a_sandbox_of_an_older_release_gets_the_configuration_when_it_is_exported(cli: Cli, sandbox: Sandbox) -> None:
+    """If the variable names no file, explain, doctor and top fail."""
+    sandbox.tools_config.unlink()
+    assert "SLINKY_BRIDGE_CONFIG" not in sandbox.exports()
+    exports = cli("sandbox", "env", "--name", sandbox.record.name).stdout
+    assert f"export SLINKY_BRIDGE_CONFIG={shlex.quote(str(sandbox.tools_config))}" in exports
+    shell = dict(os.environ) | dict(shlex.split(line)[1].split("=", 1) for line in exports.splitlines())
+    assert "bridge: no leader" in run(f"{sys.executable} -m slinky top --once", shell)
+
+
+def test_up_works_in_a_shell_that_has_the_exported_variables(shell: dict[str, str], sandbox: Sandbox) -> None:
+    """The sandbox's own commands come first in its PATH. `up` must not use them."""
+    shape = sandbox.record.shape
+    name = f"{sandbox.record.name}-again"
+    words = f"{sys.executable} -m slinky sandbox"
+    try:
+        assert "is up" in run(f"{words} up --name {name} --nodes 1", shell, seconds=300)
+        assert "bridge: no leader" in run(
+            f"unset SLINKY_BRIDGE_CONFIG; eval $({words} env --name {name}); {sys.executable} -m slinky top --once", shell
+        )
+    finally:
+        run(f"{words} down --name {name}", shell)
+    assert sandbox.record.shape == shape
 
 
 def test_one_sandbox_is_in_the_path_however_often_it_is_exported(shell: dict[str, str], sandbox: Sandbox) -> None:

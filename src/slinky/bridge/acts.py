@@ -29,7 +29,7 @@ MOST_LOOKS = 5  # at what an evicted pod says of it
 
 class Acts:
     def __init__(self, executor: Executor, submitter: Submitter, poller: JobPoller, metrics: BridgeMetrics, evictions: Evictions) -> None:
-        self.evict = evictions.evict
+        self.evict, self.in_turn, self.ask_again = evictions.evict, evictions.in_turn, evictions.ask_again
         self._executor = executor
         self._submitter = submitter
         self._poller = poller
@@ -44,7 +44,7 @@ class Acts:
         components = exit_codes(now.pods, known.submission, now.outcomes) if known.submission else {}
         given_back = bool(now.rejected) or now.broken
         noted = given_back or (now.job is not None and now.job.state == "ending")
-        said = f"given back by slurm-bridge: {why}" if given_back else why
+        said = f"cancelled by slurm-bridge: {why}" if given_back else why
         await self._executor.end_job(job_id, exit_code, said, running=running, components=components, noted=noted)
         known.over, known.why, known.reason = True, f"Slurm job {job_id} was ended: {why}", "SlurmJobEnded"
         self._metrics.ended(known)

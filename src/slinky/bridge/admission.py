@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from slinky.bridge.annotations import AnnotationError, in_short, old_names, read_settings
-from slinky.bridge.eligibility.node_labels import MOST_RULES
+from slinky.bridge.annotations import AnnotationError, Hints, in_short, old_names, read_settings
+from slinky.bridge.eligibility.bounds import MOST_CONTAINERS, spec_problems
 from slinky.bridge.gang_admission import gang_problems, size_problems
 from slinky.bridge.gres_needs import too_few
 from slinky.bridge.jobsets import JOBSET_NAME
@@ -21,6 +21,7 @@ from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.settings import Settings
 from slinky.bridge.workload import COSCHEDULING_LABEL
 from slinky.kube import Pod
+from slinky.kube.objects import Affinity, PodSpec
 from slinky.kube.quantities import QuantityError
 
 __all__ = [
@@ -38,6 +39,9 @@ __all__ = [
 DEFAULT_SCHEDULER = "default-scheduler"
 GRES = f"{SETTINGS}gres"
 MOST_LISTED = 10
+MOST_PROBLEMS = 50  # of one object; ten are told
+MOST_VARIABLES = 2_000  # of all containers of a pod
+PLACING = ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints")
 MOST_NAME = 253  # as long as a name can be; the API server checks names after the webhook has seen them
 MIRROR = "kubernetes.io/config.mirror"
 DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"  # a resource name that asks for devices of a DeviceClass
@@ -112,6 +116,8 @@ def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_b
     """A pod that is being created. Where no `grant` is given, it is that of a namespace without labels."""
     if not is_ours(pod, settings, managed=managed):
         return LEFT_ALONE
+    if large := _too_large(pod):
+        return Verdict(refusal=in_short(large))
     grant = grant or Policy(settings).grant(pod.get("metadata", {}).get("namespace") or "", {})
     annotations = _annotations(pod)
     problems = [
@@ -120,6 +126,7 @@ def admit_pod(pod: Mapping[str, Any], settings: Settings, *, managed: bool, by_b
         *_not_yet(pod),
         *_problems(annotations, grant, *_own_word(pod), whole=not _is_made(pod)),
         *grant.too_long(_grace(pod)),
+        *_reaching(pod, grant),
         *_too_few(pod, annotations, grant),
     ]
     if problems:
@@ -133,13 +140,16 @@ def admit_root(root: Mapping[str, Any], settings: Settings, before: Mapping[str,
     `before` is what it was, where it is changed: what was wrong already is not refused again, or its controllers could not touch it any more.
     """
     grant = grant or Policy(settings).grant(root.get("metadata", {}).get("namespace") or "", {})
-    known = set(_root_problems(before, settings, grant)) if before else set()
-    if news := [problem for problem in _root_problems(root, settings, grant) if problem not in known]:
-        return Verdict(refusal=in_short(news))
+    hints = Hints()  # one for both, so that the same mistake is told in the same words
+    known = _root_problems(before, settings, grant, hints) if before else []
+    if len(known) < MOST_PROBLEMS:  # else not all are known; the pods are judged too
+        already = frozenset(known)
+        if news := [problem for problem in _root_problems(root, settings, grant, hints) if problem not in already]:
+            return Verdict(refusal=in_short(news))
     told = set(old_names(_annotations(before))) if before else set()
     warnings = [warning for warning in old_names(_annotations(root)) if warning not in told]
     if before and (others := _changed("annotation", before, root, frozenset(), SETTINGS)):
-        warnings.append(f"{_listed(others)}: what is changed holds for jobs that are submitted from now on")
+        warnings.append(f"{_listed(others)}: the change applies only to jobs submitted from now on")
     return Verdict(warnings=tuple(warnings))
 
 
@@ -155,7 +165,7 @@ def admit_change(
         )
     touched = [*_changed("label", old, new, OWNED_LABELS), *_changed("annotation", old, new, OWNED_ANNOTATIONS, TASK)]
     if touched:
-        why = "is the bridge's own and says which Slurm job the pod belongs to and what it has there: leave it as it is"
+        why = "is the bridge's own key and names the pod's Slurm job and its share of it: leave it unchanged"
         return Verdict(refusal=in_short(f"{key} {why}" for key in touched))
     return _other_settings(old, new, grant or Policy(settings).grant(new.get("metadata", {}).get("namespace") or "", {}))
 
@@ -166,13 +176,16 @@ def _other_settings(old: Mapping[str, Any], new: Mapping[str, Any], grant: Grant
     if not others:
         return LEFT_ALONE
     whole = not _is_made(new)
-    known, found = ([*_problems(said, grant, whole=whole), *_too_few(new, said, grant)] for said in map(_annotations, (old, new)))
+    hints = Hints()
+    known, found = (
+        [*_problems(said, grant, whole=whole, hints=hints), *_too_few(new, said, grant)] for said in map(_annotations, (old, new))
+    )
     if news := [problem for problem in found if problem not in known]:
         return Verdict(refusal=in_short(news))
     job_id = (new.get("metadata", {}).get("labels") or {}).get(JOB_ID)
     if not job_id:
         return LEFT_ALONE
-    return Verdict(warnings=(f"{_listed(others)}: to no effect, as the pod is Slurm job {job_id} already",))
+    return Verdict(warnings=(f"{_listed(others)}: no effect, because the pod is already Slurm job {job_id}",))
 
 
 def _changed(kind: str, old: Mapping[str, Any], new: Mapping[str, Any], keys: Set[str], prefix: str | None = None) -> list[str]:
@@ -194,11 +207,17 @@ def _annotations(document: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _problems(
-    annotations: Mapping[str, str], grant: Grant, priority_class: str = "", time_limit: int | None = None, *, whole: bool = True
+    annotations: Mapping[str, str],
+    grant: Grant,
+    priority_class: str = "",
+    time_limit: int | None = None,
+    *,
+    whole: bool = True,
+    hints: Hints | None = None,
 ) -> list[str]:
     """`whole`: no other object says more about the same job."""
     try:
-        said = read_settings(annotations)
+        said = read_settings(annotations, hints)
         return [*grant.refusals(said, priority_class, time_limit), *(grant.groupless(said) if whole else ())]
     except AnnotationError as error:
         return error.problems
@@ -213,6 +232,17 @@ def _too_few(pod: Mapping[str, Any], said: Mapping[str, str], grant: Grant) -> l
         return too_few(read_settings({GRES: said[GRES]}).gres, [found], grant.gres)
     except (AnnotationError, QuantityError, msgspec.ValidationError):
         return []  # which is said already, or the API server says it
+
+
+def _reaching(pod: Mapping[str, Any], grant: Grant) -> list[str]:
+    """Required affinity into other namespaces, where the policy allows none."""
+    said = (pod.get("spec") or {}).get("affinity")
+    if not said or grant.cross_namespace_affinity:
+        return []
+    try:
+        return grant.reaching(msgspec.convert(said, Affinity))
+    except msgspec.ValidationError:
+        return []  # the API server says it
 
 
 def _is_made(pod: Mapping[str, Any]) -> bool:
@@ -238,31 +268,40 @@ def _word(spec: Mapping[str, Any]) -> tuple[str, int | None]:
     return spec.get("priorityClassName") or "", -(-seconds // 60) if isinstance(seconds, int) else None
 
 
-def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant) -> list[str]:
-    """Its own, and those of its templates, each with the template's place. The root's annotations go before a template's class and deadline."""
+def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant, hints: Hints) -> list[str]:
+    """Its own, and those of its templates, each with the template's place: not many more than `MOST_PROBLEMS`.
+
+    The root's annotations go before a template's class and deadline.
+    """
     spec = root.get("spec") or {}
     _, limit = _word(spec)
     said_by_root = {key: text for key, text in _annotations(root).items() if key.startswith(SETTINGS)}
     ours = [each for each in _templates(spec) if is_ours(each[1], settings, managed=True)]
-    own = _problems(said_by_root, grant, time_limit=limit, whole=not ours)
+    own = _problems(said_by_root, grant, time_limit=limit, whole=not ours, hints=hints)
     found, known = list(own), set(own)
     judged: dict[bytes, list[str]] = {}  # by template: the replicated jobs of a JobSet are often alike
     for place, template, more in ours:
+        if len(found) >= MOST_PROBLEMS:
+            return found
         alike = msgspec.json.encode((template, more))
         if alike not in judged:
-            judged[alike] = _template_problems(template, {**said_by_root, **more, **_annotations(template)}, grant, limit)
+            if large := _too_large(template, f"{place}: "):
+                return [*found, *large]
+            said = {**said_by_root, **more, **_annotations(template)}
+            judged[alike] = _template_problems(template, said, grant, limit, hints)
         found += [f"{place}: {problem}" for problem in judged[alike] if problem not in known]
     sizes = size_problems(root, settings.gangs.max_pods) if ours or not _has_templates(spec) else []
     return [*found, *sizes, *gang_problems(root, settings.nodes.feature_labels)]
 
 
-def _template_problems(template: Mapping[str, Any], said: Mapping[str, str], grant: Grant, limit: int | None) -> list[str]:
+def _template_problems(template: Mapping[str, Any], said: Mapping[str, str], grant: Grant, limit: int | None, hints: Hints) -> list[str]:
     name, deadline = _word(template.get("spec") or {})
     return [
         *_owned_keys(template),
         *_not_yet(template),
-        *_problems(said, grant, name, deadline or limit),
+        *_problems(said, grant, name, deadline or limit, hints=hints),
         *grant.too_long(_grace(template)),
+        *_reaching(template, grant),
         *_too_few(template, said, grant),
     ]
 
@@ -292,10 +331,40 @@ def _owned_keys(pod: Mapping[str, Any]) -> list[str]:
     return [f"{kind} {key} is written by the bridge when Slurm has placed the pod: remove it" for kind, key in found]
 
 
-def _required_terms(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    found = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
-    return [term for term in found if isinstance(term, Mapping)]
+def _too_large(pod: Mapping[str, Any], place: str = "") -> list[str]:
+    """Whether a patch of the pod would be too large: each container gets up to twenty variables."""
+    containers = _containers(pod.get("spec") or {})
+    if len(containers) > MOST_CONTAINERS:
+        count = f"{len(containers):,} containers and init containers"
+        right = f"at most {MOST_CONTAINERS} are supported: make several pods of it"
+        return [f"{place}spec has {count}, and {right}"]
+    variables = sum(len(container.get("env") or ()) for container in containers)
+    if variables > MOST_VARIABLES:
+        why = f"at most {MOST_VARIABLES:,} are supported: use envFrom with a ConfigMap"
+        return [f"{place}env of the containers has {variables:,} variables in all, and {why}"]
+    return []
+
+
+def _too_much(spec: Mapping[str, Any]) -> list[str]:
+    """Longer lists than the scheduler judges: see `bounds`."""
+    said: dict[str, Any] = {field: spec[field] for field in PLACING if spec.get(field)}
+    said["volumes"] = ({},) * len(spec.get("volumes") or ())
+    for kind in ("containers", "initContainers"):
+        each_of = spec.get(kind) or ()
+        said[kind] = [{"ports": one.get("ports") or (), "resources": _names_of(one)} for one in each_of]
+    try:
+        return spec_problems(msgspec.convert(said, PodSpec))
+    except msgspec.ValidationError:
+        return []  # the API server says so itself
+
+
+def _names_of(container: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The resources that it requests; how much does not matter."""
+    return {"requests": dict.fromkeys((container.get("resources") or {}).get("requests") or (), "")}
+
+
+def _containers(spec: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
 
 
 def _not_yet(pod: Mapping[str, Any]) -> list[str]:
@@ -310,16 +379,10 @@ def _not_yet(pod: Mapping[str, Any]) -> list[str]:
         found.append(
             "spec.resourceClaims: devices by claim are not supported; ask for GPUs as a resource (nvidia.com/gpu) or with the gres annotation"
         )
-    terms = _required_terms(spec)
-    if (
-        len(terms) > MOST_RULES
-        or sum(len(term.get(kind) or ()) for term in terms for kind in ("matchExpressions", "matchFields")) > MOST_RULES
-    ):
-        found.append(f"spec.affinity.nodeAffinity: at most {MOST_RULES} terms and expressions are supported; label the nodes instead")
+    found += _too_much(spec)
     devices = {
         name
-        for kind in ("initContainers", "containers")
-        for container in spec.get(kind) or ()
+        for container in _containers(spec)
         for name in ((container.get("resources") or {}).get("requests") or {})
         if name.startswith(DEVICE_CLASS)
     }
@@ -361,8 +424,7 @@ def needs_task_environment(pod: Mapping[str, Any]) -> bool:
     controller = next((owner for owner in meta.get("ownerReferences") or () if owner.get("controller")), None)
     if controller is not None and controller.get("kind") not in SERVICE_CONTROLLERS:
         return True
-    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    return any(VARIABLES in text for container in containers for text in _texts(container))
+    return any(VARIABLES in text for container in _containers(spec) for text in _texts(container))
 
 
 def _texts(container: Mapping[str, Any]) -> Iterator[str]:

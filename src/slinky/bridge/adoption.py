@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from slinky.bridge.claim import Claim, claim_of
+from slinky.bridge.claim import Claim
 from slinky.bridge.marker import Marking, marker_for, read_comment
 from slinky.bridge.submission import Submission, hetjob_of, submission_of
 from slinky.bridge.views import job_id_of, needs_job, pod_view
@@ -85,7 +85,7 @@ def found_in(job: Job, cluster: str, ahead: float = 0.0) -> Found | None:
         ended,
         frozenset(expand(job.nodes)) if job.nodes else frozenset(),
         not job.features and not job.excluded_nodes,
-        claim_of(job.extra),
+        Claim.parse(marking.claim),
         job.is_running and isinstance(job.preempt_time, int) and job.preempt_time > 0,
         float(job.end_time) if job.is_running and isinstance(job.end_time, int) and isinstance(job.time_limit, int) else 0.0,
     )

@@ -85,6 +85,9 @@ def name(said: str) -> str:
 def names(said: str) -> str:
     if not re.fullmatch(r"[\w.@+-]+(,[\w.@+-]+)*", said):
         raise ValueError("a name, or several separated by commas")
+    found = said.split(",")
+    if len(set(found)) < len(found):
+        raise ValueError("a name, or several separated by commas, each of them once")
     return said
 
 

@@ -18,13 +18,25 @@ from slinky.bridge import annotation_values as values
 from slinky.bridge.annotation_values import Moment, Signal, Switches
 from slinky.bridge.keys import OLD_SETTINGS, SETTINGS
 
-__all__ = ["SUFFIXES", "UNREADABLE", "AnnotationError", "JobSettings", "in_short", "old_names", "read_settings", "suffix_of"]
+__all__ = [
+    "MOST_HINTS",
+    "SUFFIXES",
+    "UNREADABLE",
+    "AnnotationError",
+    "Hints",
+    "JobSettings",
+    "in_short",
+    "old_names",
+    "read_settings",
+    "suffix_of",
+]
 
 MOST_TEXT = 1024
 MOST_ANNOTATIONS = 64  # with our prefix; about half as many are known
 LONGEST_NAME = 63  # of an annotation after its prefix, as the API server has it
 MOST_SENTENCES = 10
 LONGEST_SENTENCE = 600
+MOST_HINTS = 10
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -124,8 +136,26 @@ def suffix_of(field: str) -> str:
     return next(suffix for suffix, (known, _) in _READERS.items() if known == field)
 
 
-def read_settings(annotations: Mapping[str, str]) -> JobSettings:
-    """Raises AnnotationError, with all that is wrong at once."""
+class Hints:
+    """What unknown annotations are probably meant to be, for the first few of a request.
+
+    *Invariants:* a look for similar names takes about a millisecond, so that a request has a few of them. What is
+    said of a name does not change within a request.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def of(self, suffix: str) -> str:
+        """The same each time it is asked for; nothing for those that come too late."""
+        if suffix not in self._known and len(self._known) < MOST_HINTS:
+            self._known[suffix] = _suggestion(suffix)
+        return self._known.get(suffix, "")
+
+
+def read_settings(annotations: Mapping[str, str], hints: Hints | None = None) -> JobSettings:
+    """Raises AnnotationError, with all that is wrong at once. `hints` are those of the request."""
+    hints = hints or Hints()
     said = {key.removeprefix(SETTINGS): text for key, text in annotations.items() if key.startswith(SETTINGS)}
     if len(said) > MOST_ANNOTATIONS:
         raise AnnotationError(
@@ -134,6 +164,9 @@ def read_settings(annotations: Mapping[str, str]) -> JobSettings:
     found: dict[str, Any] = {}
     problems: list[str] = []
     for suffix, text in said.items():
+        if suffix not in _READERS:
+            problems.append(f"annotation {SETTINGS}{suffix[:LONGEST_NAME]} is not known{hints.of(suffix)}")
+            continue
         value, problem = _read(suffix, text) if len(text) <= MOST_TEXT else (None, _too_long(suffix, text))
         if problem:
             problems.append(problem)
@@ -159,8 +192,6 @@ def old_names(annotations: Mapping[str, str]) -> list[str]:
 @lru_cache(1024)
 def _read(suffix: str, text: str) -> tuple[Any, str]:
     """The value of an annotation, or what is wrong with it. Remembered, as all pods of a workload say the same at each look."""
-    if suffix not in _READERS:
-        return None, f"annotation {SETTINGS}{suffix[:LONGEST_NAME]} is not known{_suggestion(suffix)}"
     try:
         return _READERS[suffix][1](text.strip()), ""
     except ValueError as right:
@@ -168,8 +199,6 @@ def _read(suffix: str, text: str) -> tuple[Any, str]:
 
 
 def _too_long(suffix: str, text: str) -> str:
-    if suffix not in _READERS:
-        return f"annotation {SETTINGS}{suffix[:LONGEST_NAME]} is not known{_suggestion(suffix)}"
     return f"annotation {SETTINGS}{suffix} is {text[:80]!r}, and must be at most {MOST_TEXT} characters"
 
 

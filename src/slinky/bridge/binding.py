@@ -181,6 +181,8 @@ class Binder:
             self._require_news(known)
             if refusal := self._judgement.refusal_since(placed, places):
                 return self._refused(_refusal_by_node(placements, refusal), known)
+            if self._volumes and not self._volumes.still_fits(key, places):
+                return {}
             for here in nodes:
                 if self._ledger.version(here.node) != versions[here.node] and (held := self._held(key, here, pods, known)):
                     return {in_slurm[here.node]: held} if self._held_for_long(here, known) else {}

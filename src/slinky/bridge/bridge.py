@@ -253,9 +253,7 @@ class Bridge:
             moment, _, last_id = (await kube.get(LEASES, name, namespace)).metadata.annotations.get(LABELLED_UNTIL, "0/0").partition("/")
             return float(moment), int(last_id)
         except (KubeError, ValueError) as error:
-            log.warning(
-                "Lease %s/%s does not tell which jobs have their labels (%s): more of Slurm's jobs are read", namespace, name, error
-            )
+            log.warning("cannot read from Lease %s/%s which jobs are labelled (%s): reading more jobs from Slurm", namespace, name, error)
             return 0.0, 0
 
     def _note(self, moment: float, last_id: int) -> None:

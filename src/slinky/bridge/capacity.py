@@ -76,8 +76,9 @@ def shortfall(job: JobDescription, nodes: Iterable[NodeRoom]) -> str:
     task = per_task(job)
     counts = sorted((_tasks_on(room, task) for room in rooms), reverse=True)
     if not counts[0]:
-        pods = "one pod" if task.tasks_per_node <= 1 else "its pods"
-        return f"no node of partition {job.partition} has {_in_words(task)} for {pods}; the largest has {_largest(rooms, task)}"
+        each, asked = task.tasks_per_node, _in_words(task)
+        has = f"has room for {each} pods on each node ({asked} each)" if each > 1 else f"has {asked} for one pod"
+        return f"no node of partition {job.partition} {has}; the largest has {_largest(rooms, task)}"
     tasks = job.tasks or 1
     most = job.maximum_nodes if isinstance(job.maximum_nodes, int) and job.maximum_nodes else len(counts)
     if sum(counts[:most]) < tasks:
@@ -98,20 +99,28 @@ def even_share(rooms: Iterable[NodeRoom], task: PerTask, tasks: int, most: int) 
 def too_few_nodes(jobs: Sequence[JobDescription], nodes: Mapping[str, NodeRoom]) -> str:
     """For the components of a hetjob, which Slurm puts on nodes of their own: empty where there may be enough. By the fewest nodes that each could do with, so that none is judged too hard."""
     wanted, usable = 0, set[str]()
+    chosen: dict[object, dict[str, NodeRoom]] = {}  # components that may have the same nodes, as most may
     for job in jobs:
-        partitions = set((job.partition or "").split(",")) - {""}
-        excluded = {name for words in job.excluded_nodes or () if words for name in expand(words)}
-        features = set(job.constraints.split("&")) if job.constraints and is_plain(job.constraints) else set[str]()
-        own = {
-            name: room
-            for name, room in nodes.items()
-            if name not in excluded and features <= room.features and (not partitions or room.partitions & partitions)
-        }
-        usable |= own.keys()
+        asked = (job.partition, job.constraints, *(job.excluded_nodes or ()))
+        own = chosen.get(asked)
+        if own is None:
+            own = chosen[asked] = _usable(job, nodes)
+            usable |= own.keys()
         wanted += _fewest(job, own.values())
     if wanted <= len(usable):
         return ""
     return f"as a hetjob they would need {wanted} nodes, as each of its {len(jobs)} components has nodes of its own, and there are {len(usable)}"
+
+
+def _usable(job: JobDescription, nodes: Mapping[str, NodeRoom]) -> dict[str, NodeRoom]:
+    partitions = set((job.partition or "").split(",")) - {""}
+    excluded = {name for words in job.excluded_nodes or () if words for name in expand(words)}
+    features = set(job.constraints.split("&")) if job.constraints and is_plain(job.constraints) else set[str]()
+    return {
+        name: room
+        for name, room in nodes.items()
+        if name not in excluded and features <= room.features and (not partitions or room.partitions & partitions)
+    }
 
 
 def _fewest(job: JobDescription, rooms: Iterable[NodeRoom]) -> int:
@@ -150,8 +159,6 @@ def _in_words(task: PerTask) -> str:
     memory = task.memory or task.node_memory
     parts = [f"{task.cpus} CPUs", *([f"{memory} MiB"] if memory else [])]
     parts += [f"{count} {name}" for name, count in {**task.typed_gres, **task.node_gres}.items()]
-    if task.tasks_per_node > 1:
-        parts.append(f"{task.tasks_per_node} of them on each node")
     return ", ".join(parts)
 
 

@@ -169,7 +169,7 @@ class Checkpoints:
             if now is not None and self._is_to_be_told(now, occasion):
                 await self._tell_one(now, occasion, asked)
         except KubeError as error:
-            log.warning("pod %s: that it had its checkpoint signal is not noted on it, and it may have it twice: %s", pod.key, error)
+            log.warning("pod %s: the checkpoint signal could not be recorded, so the pod may get it twice: %s", pod.key, error)
         finally:
             under_way = self._under_way.get(key, {})
             under_way.pop(pod.metadata.uid, None)

@@ -4,23 +4,30 @@ A control plane that was restored from a backup, or a second cluster with the sa
 markers. It knows none of production's newer pods, so it would take their jobs for leftovers and end them.
 
 Each leader's time has a claim: a generation, a random token, and a beat that grows while it leads. It is written to Kubernetes first
-(an annotation on the Lease `NAME-claim`), then to Slurm: every job is submitted with it (`extra`), and one live job, the bearer, gets each
-beat. So Kubernetes always knows at least what Slurm knows. A Slurm that knows more was told by somebody else.
+(an annotation on the Lease `NAME-claim`), then to Slurm: every job is submitted with it, and one live job, the bearer, gets each beat. So
+Kubernetes always knows at least what Slurm knows. A Slurm that knows more was told by another copy of the cluster.
+
+In Slurm the claim is part of `admin_comment`, which only an administrator can write. The owner of a job can change its `extra` and `comment`,
+so a claim there could be forged, and would stop the bridge.
 
 *Invariants:* until the jobs' claims were compared, and while one of them is foreign, nothing is done on either side: no submit, cancel,
 bind, evict, or change of a node. Pods that run go on. Jobs without a claim (of an earlier release, or none in Slurm at all) stop nothing.
-Only an administrator's word ends a conflict whose jobs live.
+Only an administrator's word ends a conflict whose jobs live. Each beat rewrites the bearer's comment, and slurmctld logs all of it: of the
+oldest live jobs, the one with the shortest comment is the bearer. No other part of the bridge writes that comment meanwhile.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from slinky.bridge.keys import CLAIM, TAKE_OVER
+from slinky.bridge.comment_locks import CommentLocks
+from slinky.bridge.keys import CLAIM, CLAIM_CONFLICT, TAKE_OVER
+from slinky.bridge.marker import with_claim
 from slinky.kube import (
     LEASES,
     AlreadyExistsError,
@@ -34,18 +41,27 @@ from slinky.kube import (
     ObjectReference,
     PatchKind,
 )
-from slinky.slurm import JobDescription, RefusedError, SlurmClient, SlurmError, UnsupportedError
+from slinky.slurm import Job, JobDescription, RefusedError, SlurmClient, SlurmError
 from slinky.slurm import NotFoundError as NoSuchJobError
+from slinky.slurm.pod_comments import PodComment, read_pod_comment
 
-__all__ = ["Claim", "ClaimKeeper", "Claimed", "claim_lease", "claim_of", "foreign_among", "is_foreign"]
+__all__ = [
+    "Claim",
+    "ClaimKeeper",
+    "Claimed",
+    "claim_lease",
+    "claim_of",
+    "conflict_in",
+    "foreign_among",
+    "is_foreign",
+]
 
 log = logging.getLogger(__name__)
 
-PREFIX = "slinky-claim="
 BEAT_SECONDS = 10.0  # less than a Lease takes to run out: a copy that may lead has seen production's next beat
-BEARERS = 3  # jobs tried for one beat: one that names a deleted node cannot be changed
+BEARERS = 3  # the oldest live jobs: one of them gets each beat, and all are looked at
 REMIND_SECONDS = 300.0
-PARSES_EXTRA = "extra_constraints"  # of SchedulerParameters: Slurm takes `extra` for a constraint then
+WRITTEN = re.compile(r"([0-9]{1,10})\.([0-9A-Za-z]{1,64})\.([0-9]{1,10})")
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -65,11 +81,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def parse(cls, text: str) -> "Claim | None":
-        generation, _, rest = text.partition(".")
-        token, _, beat = rest.partition(".")
-        if not (generation.isdecimal() and token.isalnum() and beat.isdecimal()):
-            return None
-        return cls(int(generation), token, int(beat))
+        found = WRITTEN.fullmatch(text)
+        return cls(int(found[1]), found[2], int(found[3])) if found else None
 
 
 class Claimed(msgspec.Struct, frozen=True, gc=False):
@@ -80,9 +93,14 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     is_ours: bool = False
 
 
-def claim_of(extra: str) -> Claim | None:
-    """What a job's `extra` says."""
-    return Claim.parse(extra.removeprefix(PREFIX)) if extra.startswith(PREFIX) else None
+def claim_of(admin_comment: str) -> Claim | None:
+    """The claim that a job carries, whichever cluster wrote it."""
+    said = read_pod_comment(admin_comment, _Claiming)
+    return Claim.parse(said.claim) if said else None
+
+
+class _Claiming(PodComment):
+    claim: str = ""
 
 
 def is_foreign(found: Claim, stored: Claim) -> bool:
@@ -103,9 +121,29 @@ def claim_lease(lease: str) -> str:
     return f"{lease}-claim"
 
 
+class Conflict(msgspec.Struct, frozen=True, rename="camel"):
+    """What the leader writes on the claim's Lease while it does nothing."""
+
+    job_id: int
+    claim: str
+
+    @property
+    def word(self) -> str:
+        """For the annotation by which an administrator lets the bridge take over."""
+        return self.claim.rpartition(".")[0]
+
+
+def conflict_in(annotations: Mapping[str, str]) -> Conflict | None:
+    """What the annotations of the claim's Lease say."""
+    try:
+        return msgspec.json.decode(annotations.get(CLAIM_CONFLICT, ""), type=Conflict)
+    except msgspec.DecodeError:
+        return None
+
+
 class ClaimGauge:
     def __init__(self, registry: CollectorRegistry) -> None:
-        text = "1 while Slurm has jobs of this cluster that another copy of it claims, and nothing is done"
+        text = "1 while the bridge does nothing because another copy of this cluster claims its jobs"
         self._gauge = Gauge("slinky_bridge_claim_conflict", text, registry=registry)
 
     def show(self, conflict: bool) -> None:
@@ -123,8 +161,10 @@ class ClaimKeeper:
         self._off = ""  # why there are no claims
         self._foreign: Claimed | None = None
         self._said_at = float("-inf")
+        self._told: str | None = None  # on the Lease: the conflict
         self.events: EventRecorder | None = None
         self.live: Callable[[], Iterable[int]] = tuple
+        self.comments = CommentLocks()
 
     # For those that act
 
@@ -139,15 +179,15 @@ class ClaimKeeper:
             return None
         job = self._foreign
         return (
-            f"Slurm job {job.job_id} of this cluster carries claim {job.claim}, which this Kubernetes did not write: another copy of the cluster "
-            f"(restored from a backup, or with the same `cluster` setting) uses this Slurm, or this Kubernetes was set back to an older state. "
-            f"The bridge does nothing; pods that run go on. End the other bridge and, if this one is to lead: "
+            f"Slurm job {job.job_id} has claim {job.claim}, which this Kubernetes did not write. Either another cluster uses this Slurm "
+            f"(a restored copy, or the same `cluster` setting), or this cluster was restored to an older state. "
+            f"The bridge does nothing; running pods keep running. To let this bridge act, stop the other one and run: "
             f"kubectl -n {self._namespace} annotate --overwrite lease {self._name} {TAKE_OVER}={job.claim.word}"
         )
 
     def stamp(self) -> str | None:
-        """For `extra` of a job that is submitted now."""
-        return f"{PREFIX}{self._own}" if self._own and not self._off else None
+        """The claim of a job that is submitted now."""
+        return str(self._own) if self._own and not self._off else None
 
     def is_foreign_job(self, job_id: int, claim: Claim | None) -> bool:
         """Found while leading; from then on nothing is done."""
@@ -165,17 +205,17 @@ class ClaimKeeper:
 
     async def settle(self, jobs: Sequence[Claimed]) -> bool:
         """Compare Slurm's claims with this Kubernetes' own. True: this leader's claim is made, and it may act. Raises KubeError and SlurmError."""
-        if why := await self._impossible():
-            return self._give_up(why)
         try:
             lease = await self._lease()
         except ForbiddenError as error:
             return self._give_up(str(error))
         text = lease.metadata.annotations.get(CLAIM, "")
+        self._told = lease.metadata.annotations.get(CLAIM_CONFLICT)
         stored = Claim.parse(text)
         foreign = foreign_among(jobs, stored)
         if foreign and lease.metadata.annotations.get(TAKE_OVER) != foreign[0].claim.word:
             self._conflict(foreign[0])
+            await self._tell()
             return False
         newest = max([stored.generation if stored else 0, *(job.claim.generation for job in foreign)])
         claim = Claim(newest + 1, os.urandom(6).hex())
@@ -188,6 +228,7 @@ class ClaimKeeper:
                     break
         self._own, self._foreign = claim, None
         self._gauge.show(False)
+        await self._tell()
         log.info("this leader's claim in Slurm: %s", claim)
         return True
 
@@ -202,24 +243,37 @@ class ClaimKeeper:
                     await self._resolve(self._foreign, self._own)
                 else:
                     await self._beat(self._own)
+                await self._tell()
             except (KubeError, SlurmError) as error:
                 log.info("the claim in Slurm was not renewed: %s; again in %g s", error, BEAT_SECONDS)
 
     async def _beat(self, own: Claim) -> None:
+        bearers = await self._bearers()
+        for job in bearers:
+            if self.is_foreign_job(job.job_id, claim_of(job.admin_comment)):
+                return
+        if not bearers:
+            return
+        self._own = msgspec.structs.replace(own, beat=own.beat + 1)
+        if not await self._write(str(own), self._own):
+            self._own = own
+            log.warning("Lease %s/%s has another claim than this leader's: another process leads", self._namespace, self._name)
+            return
+        for job in sorted(bearers, key=lambda job: (len(job.admin_comment), job.job_id)):
+            if await self._put_on(job.job_id, self._own):
+                return
+
+    async def _bearers(self) -> list[Job]:
+        """The oldest jobs that are not over."""
+        found = []
         for job_id in sorted(self.live())[:BEARERS]:
             try:
                 job = await self._slurm.jobs.get(job_id)
             except NoSuchJobError:
                 continue
-            if job.is_finished or self.is_foreign_job(job_id, claim_of(job.extra)):
-                continue
-            self._own = msgspec.structs.replace(own, beat=own.beat + 1)
-            if not await self._write(str(own), self._own):
-                self._own = own
-                log.warning("Lease %s/%s has another claim than this leader's: another process leads", self._namespace, self._name)
-                return
-            if await self._put_on(job_id, self._own):
-                return
+            if not job.is_finished:
+                found.append(job)
+        return found
 
     async def _resolve(self, foreign: Claimed, own: Claim) -> None:
         """The conflict is over when its job is, or when an administrator says so."""
@@ -259,19 +313,26 @@ class ClaimKeeper:
             self.events.record(about, "ClaimConflict", text, warning=True)
 
     def _give_up(self, why: str) -> bool:
-        log.warning("no claim is kept: a restored copy of this Kubernetes cluster that reaches this Slurm would not be noticed: %s", why)
+        log.warning("no claim is kept, so the bridge cannot notice a restored copy of this cluster on the same Slurm: %s", why)
         self._off, self._foreign = why, None
         self._gauge.show(False)
         return True
 
     # The edges
 
-    async def _impossible(self) -> str:
+    async def _tell(self) -> None:
+        """On the Lease: whether there is a conflict. A failure is made good with the next beat."""
+        found = self._foreign
+        said = msgspec.json.encode(Conflict(found.job_id, str(found.claim))).decode() if found else None
+        if said == self._told:
+            return
+        change = {"metadata": {"annotations": {CLAIM_CONFLICT: said}}}
         try:
-            found = (await self._slurm.conf()).values.get("SchedulerParameters")
-        except (UnsupportedError, RefusedError):
-            return ""
-        return f"SchedulerParameters has {PARSES_EXTRA}" if PARSES_EXTRA in str(found) else ""
+            await self._kube.patch(LEASES, self._name, change, self._namespace)
+        except KubeError as error:
+            log.info("Lease %s/%s does not show the conflict: %s", self._namespace, self._name, error)
+        else:
+            self._told = said
 
     async def _lease(self) -> Lease:
         try:
@@ -297,9 +358,16 @@ class ClaimKeeper:
         return True
 
     async def _put_on(self, job_id: int, claim: Claim) -> bool:
+        """False where the job does not take it: one that names a deleted node cannot be changed."""
         try:
-            await self._slurm.jobs.update(job_id, JobDescription(extra=f"{PREFIX}{claim}"))
-        except RefusedError as error:
+            async with self.comments.of(job_id):
+                comment = (await self._slurm.jobs.get(job_id)).admin_comment
+                there = claim_of(comment)
+                if there and is_foreign(there, claim):  # it came since this leader looked
+                    self._conflict(Claimed(job_id, there))
+                    return True
+                await self._slurm.jobs.update(job_id, JobDescription(admin_comment=with_claim(comment, str(claim))))
+        except (NoSuchJobError, RefusedError) as error:
             log.debug("job %d does not take the claim: %s", job_id, error)
             return False
         return True

@@ -172,24 +172,24 @@ class ClockWatch:
         contradicted, seen.contradictions = clock.contradictions > seen.contradictions, clock.contradictions
         if contradicted and not seen.unsteady:
             seen.unsteady = True
-            effect = "no pod is evicted for a time limit" if name == "slurm" else "times of objects are not relied on"
+            effect = "No pod is evicted for a time limit" if name == "slurm" else "The bridge does not use object times"
             self._say(
                 "ClockUnsteady",
-                f"the clock of {server} was set, or this host was stopped for a while: {effect} until {AGREEING_READINGS} readings"
-                " agree; check NTP on both hosts",
+                f"{server}'s clock jumped, or this host was suspended. {effect} until {AGREEING_READINGS} readings in a row"
+                " agree. Check NTP on both hosts",
             )
         elif seen.unsteady and ahead is not None:
             seen.unsteady = False
-            self._say("ClockSteady", f"readings of the clock of {server} agree again", warning=False)
+            self._say("ClockSteady", f"{server}'s clock is consistent again", warning=False)
         if ahead is None:
             return
         if abs(ahead) > SKEW_SECONDS and not seen.skewed:
             seen.skewed = True
             self._say(
                 "ClockSkew",
-                f"the clock of {server} is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this host's: times of"
-                f" {'jobs are compared with slurmctld' if name == 'slurm' else 'objects are compared with the API server'}'s clock;"
-                " run an NTP client (chrony) on both hosts",
+                f"{server}'s clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this host's clock."
+                f" The bridge uses {server}'s clock for {'time limits' if name == 'slurm' else 'object times'}."
+                " Run an NTP client (chrony) on both hosts",
             )
         elif abs(ahead) < SKEW_SECONDS / 2:
             seen.skewed = False

@@ -45,7 +45,7 @@ async def deliver(kube: Client, pod: Pod, signal: str) -> Delivery:
         async with asyncio.timeout(POD_SECONDS):
             return await _deliver(kube, pod, signal, reached, problems)
     except TimeoutError:
-        problems.append(f"the commands in its containers had not ended after {POD_SECONDS:g} s: the rest was given up")
+        problems.append(f"the signal commands did not finish within {POD_SECONDS:g} s; the bridge stopped waiting")
         return Delivery(tuple(reached), tuple(problems))
 
 

@@ -1,6 +1,6 @@
 """Where a workload may go: Kubernetes' judgement on each node, brought together with Slurm's nodes.
 
-Comes in: a job's description and the pods it is for. Goes out: its whereabouts as they are now. What must stay true: judged from memory, but for Slurm's nodes where they are not known; a node that did not work out is kept out for a while; jobs that ask the same, for pods of the same shape, are judged once, until the answer for that shape or Slurm's nodes change.
+Comes in: a job's description and the pods it is for. Goes out: its whereabouts as they are now. What must stay true: judged from memory, but for Slurm's nodes where they are not known; a node that did not work out is kept out for a while; jobs that ask the same, for pods of the same shape, are judged once, until the answer for that shape or Slurm's nodes change; amounts count only by the sizes of nodes that they leave.
 """
 
 import asyncio
@@ -11,9 +11,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from slinky.bridge.capacity import NodeRoom
+from slinky.bridge.capacity import NodeRoom, holds_one
 from slinky.bridge.eligibility import InFlight, within_gang
 from slinky.bridge.eligibility.gang import HOSTNAME
+from slinky.bridge.eligibility.node_labels import required_nodes
 from slinky.bridge.eligibility.surroundings import Placed
 from slinky.bridge.gang_admission import UNMAPPED
 from slinky.bridge.judgement import Opinion
@@ -22,16 +23,21 @@ from slinky.bridge.pacing import Pace
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.strangers import asks_for_devices, strangers, with_devices_of_two
 from slinky.bridge.task import per_task
-from slinky.bridge.whereabouts import Whereabouts, where
+from slinky.bridge.whereabouts import Size, Usable, Whereabouts, finding, size_of, usable_of
 from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.slurm import Infinite, JobDescription, compress, expand
 
-__all__ = ["Asked", "Avoided", "Directed", "Directions", "Judgement", "one_of_each"]
+__all__ = ["Asked", "Avoided", "Basis", "Directed", "Direction", "Directions", "Judgement", "one_of_each"]
 
 AVOIDED_SECONDS = 600.0  # at most; as a rule the node changes before that
 MOST_AVOIDED = 4096  # nodes, of all workloads
-MOST_REMEMBERED = 512
+MOST_CELLS = 2_000_000  # of what is remembered: names of nodes, and some for each answer itself
+CELLS_EACH = 50
+MOST_AMOUNTS = 4096
+MOST_PARTITIONS = 16
+MOST_PASSES = 3
+NOWHERE = Whereabouts(nowhere="why is remembered for pods of one shape")
 MOST_EQUALS = 64  # answers of which one stands for all that are equal: each may have thousands of names
 
 
@@ -116,6 +122,16 @@ class Asked(NamedTuple):
     apart: bool = False
     together: bool = False
 
+    @property
+    def amounts(self) -> tuple[object, ...]:
+        """Of these it matters only which nodes hold a task."""
+        per_task = self.cpus_per_task, self.memory_per_cpu, self.tres_per_task
+        return (*per_task, self.memory_per_node, self.tres_per_node, self.tasks_per_node)
+
+    @property
+    def rest(self) -> tuple[object, ...]:
+        return self.partition, self.constraints, self.one_of, self.apart, self.together
+
     def as_job(self) -> JobDescription:
         return JobDescription(
             partition=self.partition,
@@ -128,11 +144,31 @@ class Asked(NamedTuple):
         )
 
 
+class Basis(NamedTuple):
+    """All that a direction rests on. `words` are those of the reasons, where no node is left; None where one is."""
+
+    versions: tuple[int, int]
+    key: Hashable
+    words: Hashable | None
+
+    def holds_as(self, before: "Basis") -> bool:
+        """Whether what rested on `before` holds by this one."""
+        return (self.versions, self.key) == (before.versions, before.key) and before.words in (None, self.words)
+
+
+class Direction(NamedTuple):
+    """Where a job may go: while what it rests on holds, so does `where`. Without a basis that takes another look."""
+
+    where: Whereabouts
+    basis: Basis | None
+
+
 class Directed(NamedTuple):
-    """`where` of each job; `asked` by which it can be judged again (`Directions.again`), None where it takes the whole workload."""
+    """`where` of each job; `asked` by which it can be judged again (`Directions.again`), None where it takes the whole workload; `basis` as in `Direction`."""
 
     where: list[Whereabouts]
     asked: Asked | None
+    basis: Basis | None = None
 
 
 @lru_cache(16)
@@ -163,6 +199,10 @@ class Directions:
         self._versions: OrderedDict[str, int] = OrderedDict()  # of nodes that are avoided: how often each has changed
         self._strangers: tuple[tuple[int, int], Mapping[str, str], Mapping[str, str]] = ((-1, -1), {}, {})
         self._remembered: dict[Hashable, Whereabouts] = {}
+        self._cells = 0  # of these
+        self._usable: dict[str, Usable] = {}
+        self._sizes: dict[Size, NodeRoom] = {}
+        self._holding: dict[tuple[object, ...], frozenset[Size]] = {}
         self._equals: dict[Whereabouts, Whereabouts] = {}
         self._node_versions = (-1, -1)  # for what is remembered
         self.judged = 0  # how often all nodes were looked at
@@ -181,9 +221,22 @@ class Directions:
         if name in self._versions:
             self._versions[name] += 1
 
-    def _still_avoided(self, avoided: Mapping[str, Avoided]) -> dict[str, str]:
+    def still_avoided(self, avoided: Mapping[str, Avoided]) -> dict[str, Avoided]:
+        """Those of them that count: the time of the others is over, or they have changed since."""
         now = asyncio.get_running_loop().time()
-        return {node: said.why for node, said in avoided.items() if said.until > now and self._versions.get(node) == said.version}
+        return {node: said for node, said in avoided.items() if said.until > now and self._versions.get(node) == said.version}
+
+    @property
+    def names_version(self) -> int:
+        """Another when Slurm has other nodes, by name."""
+        return self._slurm_nodes.names_version
+
+    async def read_names(self) -> None:
+        """Whether Slurm has other nodes is known then, by a list that is not old. Raises SlurmError."""
+        await self._slurm_nodes.unknown(())
+
+    def _still_avoided(self, avoided: Mapping[str, Avoided]) -> dict[str, str]:
+        return {node: said.why for node, said in self.still_avoided(avoided).items()}
 
     async def of(
         self, jobs: Sequence[JobDescription], pods: Sequence[Sequence[Pod]], avoided: Mapping[str, Avoided], same_domain: str = ""
@@ -202,12 +255,15 @@ class Directions:
         if label and label not in self._labels:
             return Directed([Whereabouts(nowhere=UNMAPPED.format(label=label))], None)
         asked = [_asked(job, label, apart=rules.one_per_node, together=rules.same_domain == HOSTNAME) for job in jobs]
-        found = [await self._of(one, own, avoided) for one, own in zip(asked, pods, strict=True)]
-        return Directed(found, asked[0] if len(asked) == 1 else None)
+        found = [one for each, own in zip(asked, pods, strict=True) if (one := await self._of(each, own, avoided))]
+        where = [one.where for one in found]
+        return Directed(where, asked[0], found[0].basis) if len(asked) == 1 else Directed(where, None)
 
-    async def again(self, asked: Asked, pods: Sequence[Pod]) -> Whereabouts:
-        """Of a job that was directed before and avoids no node, for its pods as they are now. Raises SlurmError."""
-        return await self._of(asked, pods, {})
+    async def again(
+        self, asked: Asked, pods: Sequence[Pod], avoided: Mapping[str, Avoided] | None = None, before: Basis | None = None
+    ) -> Direction | None:
+        """Of a job that was directed before, for its pods as they are now; None where nothing has changed that it rested on `before`. Raises SlurmError."""
+        return await self._of(asked, pods, avoided or {}, before)
 
     async def known_only(self, workload: Workload) -> tuple[Workload, frozenset[str]]:
         """Without those of the nodes it is to leave out that Slurm does not know, and which these are: a job that names one would be refused, and each change to it."""
@@ -225,57 +281,158 @@ class Directions:
         """Whether where they may go depends on the pods that are there now."""
         return any(depends_on_pods(pod) or self._judgement.opinion(pod).is_fleeting for pod in one_of_each([*pods]))
 
-    async def _of(self, asked: Asked, pods: Sequence[Pod], avoided: Mapping[str, Avoided]) -> Whereabouts:
-        kinds = one_of_each(pods)
+    async def _of(self, asked: Asked, pods: Sequence[Pod], avoided: Mapping[str, Avoided], before: Basis | None = None) -> Direction | None:
         rooms = await self._slurm_nodes.rooms_of(asked.partition)
+        kinds, opinions = await self._opinions(one_of_each(pods), rooms)
         recent = self._still_avoided(avoided) if avoided else {}
-        opinions = tuple(map(self._judgement.opinion, kinds))
         versions = self._slurm_nodes.version, self._names.version if self._names is not None else 0
         if versions != self._node_versions:
-            self._node_versions, self._remembered, self._equals = versions, {}, {}
-        key = (asked, frozenset(opinions), frozenset(recent.items()))
-        found = self._remembered.pop(key, None)
+            self._forget(versions, rooms)
+        chosen = frozenset(map(_chosen, kinds)) if self._labels else None
+        nodes = frozenset(opinion.nodes for opinion in opinions)
+        if None in nodes:  # a pod's own opinion is like no other
+            self.judged += 1
+            return Direction(await self._judge(asked, kinds, opinions, recent, rooms), None)
+        of_job = (asked.rest, self._holding_of(asked), asks_for_devices(asked))
+        words = frozenset(opinion.words for opinion in opinions)
+        basis = Basis(versions, (of_job, chosen, nodes, frozenset(recent.items())), words)
+        if before is not None and basis.holds_as(before):
+            return None
+        found = self._recall(basis.key)
+        if found is NOWHERE:  # why, is said of pods of one shape
+            found = self._recall(basis)
         if found is None:
             self.judged += 1
-            found = self._judge(asked, kinds, opinions, recent, rooms)
-            if len(self._equals) >= MOST_EQUALS:
-                self._equals = {}
-            found = self._equals.setdefault(found, found)
-            if len(self._remembered) >= MOST_REMEMBERED:
-                del self._remembered[next(iter(self._remembered))]
-        self._remembered[key] = found  # the last in order is the last used
+            found = await self._judge(asked, kinds, opinions, recent, rooms)
+            if versions != self._node_versions:  # Slurm's nodes have changed meanwhile
+                return Direction(found, basis)
+            if found.nowhere:
+                self._remember(basis.key, NOWHERE)
+        if found.nowhere:
+            self._remember(basis, found)
+            return Direction(found, basis)
+        self._remember(basis.key, found)
+        return Direction(found, basis._replace(words=None))
+
+    async def _opinions(self, pods: Sequence[Pod], rooms: Mapping[str, NodeRoom]) -> tuple[Sequence[Pod], Sequence[Opinion]]:
+        """One pod for each opinion and what it says of nodes, and the opinions.
+
+        Members of a gang that have a claim each are thousands of kinds: they are asked about in short turns, and
+        once more where something has changed meanwhile. Where no node is left the rest is not asked about.
+        """
+        if len(pods) == 1:
+            return pods, (self._judgement.opinion(pods[0]),)
+        found: dict[Hashable, tuple[Pod, Opinion]] = {}
+        for _ in range(MOST_PASSES):
+            found, pace, left = {}, Pace(), set(rooms)
+            for pod in pods:
+                opinion = self._judgement.opinion(pod)
+                kind = _said_by(opinion), id(pod.spec.affinity), id(pod.spec.node_selector)
+                if kind not in found:
+                    found[kind] = pod, opinion
+                    for source in opinion.sources:
+                        left.difference_update(self._names.all_in_slurm(source) if self._names is not None else source)
+                    if rooms and not left:
+                        break
+                await pace.step()
+            # What an opinion says is read at once, so it is taken again where others had their turn meanwhile.
+            again = {kind: (pod, self._judgement.opinion(pod)) for kind, (pod, _) in found.items()} if pace.turns else found
+            same = all(_said_by(opinion) == _said_by(found[kind][1]) for kind, (_, opinion) in again.items())
+            found = again
+            if same:
+                break
+        by_words = {_said_by(opinion): opinion for _, opinion in found.values()}
+        return [pod for pod, _ in found.values()], tuple(by_words.values())
+
+    def _forget(self, versions: tuple[int, int], rooms: Mapping[str, NodeRoom]) -> None:
+        """What is remembered is of other nodes of Slurm's."""
+        self._node_versions = versions
+        self._remembered, self._cells, self._equals, self._usable, self._holding = {}, 0, {}, {}, {}
+        self._sizes = {size_of(room): room for room in {id(room): room for room in rooms.values()}.values()}
+
+    def _recall(self, key: Hashable) -> Whereabouts | None:
+        found = self._remembered.get(key)
+        if found is not None:
+            self._remembered[key] = self._remembered.pop(key)  # the last in order is the last used
         return found
 
-    def _judge(
+    def _remember(self, key: Hashable, found: Whereabouts) -> None:
+        if key in self._remembered:
+            return
+        self._remembered[key] = found
+        self._cells += len(found.excluded) + CELLS_EACH
+        while self._cells > MOST_CELLS and len(self._remembered) > 1:
+            self._cells -= len(self._remembered.pop(next(iter(self._remembered))).excluded) + CELLS_EACH
+
+    def _shared(self, found: Whereabouts) -> Whereabouts:
+        if len(self._equals) >= MOST_EQUALS:
+            self._equals = {}
+        return self._equals.setdefault(found, found)
+
+    def _holding_of(self, asked: Asked) -> frozenset[Size]:
+        """The sizes of nodes that hold a task of the job."""
+        found = self._holding.get(asked.amounts)
+        if found is None:
+            if len(self._holding) >= MOST_AMOUNTS:
+                self._holding = {}
+            task = per_task(asked.as_job())
+            found = self._holding[asked.amounts] = frozenset(size for size, room in self._sizes.items() if holds_one(room, task))
+        return found
+
+    def _usable_of(self, partition: str, rooms: Mapping[str, NodeRoom]) -> Usable:
+        found = self._usable.get(partition)
+        if found is None:
+            if len(self._usable) >= MOST_PARTITIONS:
+                self._usable = {}
+            found = self._usable[partition] = usable_of(rooms, partition)
+        return found
+
+    async def _judge(
         self, asked: Asked, pods: Sequence[Pod], opinions: Iterable[Opinion], avoided: Mapping[str, str], rooms: Mapping[str, NodeRoom]
     ) -> Whereabouts:
         refusals = [source for opinion in opinions for source in opinion.sources]
-        job = asked.as_job()
         if self._names is not None:
-            refusals = [*map(self._names.all_in_slurm, refusals), *self._left_out(self._names, job, rooms)]
-        found = where(
+            refusals = [*map(self._names.all_in_slurm, refusals), *self._left_out(self._names, asked, rooms)]
+        steps = finding(
             pods,
             refusals,
-            rooms,
-            partition=asked.partition,
+            self._usable_of(asked.partition, rooms),
             said=asked.constraints,
             mapped=self._labels,
             one_of=asked.one_of,
-            task=per_task(job),
+            holding=self._holding_of(asked),
             avoided=avoided,
         )
-        if found.nowhere or not (asked.apart or asked.together):
-            return found
-        return msgspec.structs.replace(found, apart=asked.apart, together=asked.together)
+        pace = Pace()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: Whereabouts = end.value
+                break
+            await pace.step()
+        if not found.nowhere and (asked.apart or asked.together):
+            found = msgspec.structs.replace(found, apart=asked.apart, together=asked.together)
+        return self._shared(found)
 
-    def _left_out(self, names: NodeNames, job: JobDescription, rooms: Mapping[str, NodeRoom]) -> list[Mapping[str, str]]:
+    def _left_out(self, names: NodeNames, asked: Asked, rooms: Mapping[str, NodeRoom]) -> list[Mapping[str, str]]:
         """Slurm's nodes that are not for this job whatever Kubernetes says: reckoned anew only when nodes have changed on either side."""
         versions = self._slurm_nodes.version, names.version
         if self._strangers[0] != versions:
             doubled = {} if self._hybrid_devices else with_devices_of_two(rooms)
             self._strangers = (versions, strangers(rooms, names, self._cluster), doubled)
         _, unknown, shared = self._strangers
-        return [unknown, shared] if shared and asks_for_devices(job) else [unknown]
+        return [unknown, shared] if shared and asks_for_devices(asked) else [unknown]
+
+
+def _said_by(opinion: Opinion) -> Hashable:
+    """Equal for opinions that say the same of all nodes; one that is a pod's own is like no other."""
+    return (opinion.nodes, opinion.words) if opinion.nodes is not None else opinion
+
+
+def _chosen(pod: Pod) -> Hashable:
+    """What of it may become a constraint."""
+    return tuple(sorted(pod.spec.node_selector.items())), required_nodes(pod)
 
 
 def _asked(job: JobDescription, one_of: str, *, apart: bool, together: bool) -> Asked:

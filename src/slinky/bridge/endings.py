@@ -253,8 +253,8 @@ class Endings:
         if (moment := asyncio.get_running_loop().time()) - self._doubted_at >= DOUBT_SECONDS:
             self._doubted_at = moment
             log.warning(
-                "job %d, and perhaps others: by its record it starts in the future of slurmctld's clock; its pods are not evicted"
-                " for its time limit. Check the clock of slurmctld's host",
+                "job %d (perhaps others too) has a start time in the future of slurmctld's clock. The bridge does not evict its"
+                " pods for the time limit. Check the clock on slurmctld's host",
                 parts[0].job_id,
             )
         return None

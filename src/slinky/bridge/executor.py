@@ -8,11 +8,12 @@ from typing import Unpack
 import msgspec
 
 from slinky.bridge.adoption import Found
+from slinky.bridge.comment_locks import CommentLocks
 from slinky.bridge.disruption import CONDITION_TYPE, delete_past_budgets, evict_within_budgets, say
 from slinky.bridge.hetjobs import Hetjobs
 from slinky.bridge.job_ends import JobEnds, Manner
 from slinky.bridge.keys import APART, FINALIZER, JOB_ID
-from slinky.bridge.marker import Failure, marker_for, read_comment, with_failures
+from slinky.bridge.marker import Failure, marker_for, read_comment, with_claim, with_failures
 from slinky.bridge.submission import Submission, submission_from, submission_of
 from slinky.bridge.translate import Site, components
 from slinky.bridge.views import DEFAULT_GRACE
@@ -77,7 +78,8 @@ class Executor:
         self.site = site
         self._ends = JobEnds(slurm, completion)
         self._may_act = may_act
-        self.stamp: Callable[[], str | None] = lambda: None  # `extra` of jobs that are submitted
+        self.stamp: Callable[[], str | None] = lambda: None  # the claim of jobs that are submitted
+        self.comments = CommentLocks()
         self.labels_go_along = True  # with a Binding, as long as nothing shows that they do not
 
     async def begin(self) -> None:
@@ -105,7 +107,8 @@ class Executor:
             marker = marker_for(site.cluster, str(workload.key), workload.uids, attempt)
             parts = [noted(part) for part in put_on_all(components(workload, site, attempt), whereabouts)]
             self._check()
-            parts = [msgspec.structs.replace(part, extra=self.stamp()) for part in parts]
+            if claim := self.stamp():
+                parts = [_stamped(part, claim) for part in parts]
             if len(parts) == 1:
                 answer = await self._slurm.jobs.submit_external(parts[0], marker=marker, marker_in="admin_comment", once=True)
                 if not answer.found:
@@ -152,7 +155,8 @@ class Executor:
         """Of a job that waits; one that has started or is gone meanwhile is left as it is."""
         self._check()
         try:
-            await self._slurm.jobs.update(job_id, change)
+            async with self.comments.of(job_id):
+                await self._slurm.jobs.update(job_id, change)
         except (NoSuchJobError, AlreadyDoneError):
             log.debug("job %d does not wait any more", job_id)
 
@@ -204,8 +208,10 @@ class Executor:
         self._check()
         name, namespace, uid, labels = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid, {JOB_ID: str(job_id)}
         try:
+            if FINALIZER not in pod.metadata.finalizers:
+                await self._hold(pod)
             await self._kube.bind(name, namespace, node, uid=uid, annotations=annotations, labels=labels)
-        except (ConflictError, NotFoundError) as error:
+        except (ConflictError, NotFoundError, InvalidError) as error:
             try:
                 there = await self._there(pod)
             except KubeError as lost:
@@ -215,6 +221,15 @@ class Executor:
             log.info("pod %s is bound already, is being deleted, or is another one now: %s", pod.key, error)
             return there is not None and there.spec.node_name == node
         return True
+
+    async def _hold(self, pod: Pod) -> None:
+        """Give a pod the finalizer that admission did not give it.
+
+        A pod on a node without it could be deleted by force, and would leave the count while its containers go on.
+        """
+        change = {"metadata": {"uid": pod.metadata.uid, "finalizers": [FINALIZER]}}
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        await self._kube.patch(PODS, name, change, namespace, kind=PatchKind.STRATEGIC)  # a merge would remove others'
 
     async def _there(self, pod: Pod) -> Pod | None:
         """As the server has it; None where it is gone, or another has its name."""
@@ -261,7 +276,9 @@ class Executor:
         """Delete a pod that is being deleted once more, with its own grace period, which only ever becomes shorter by that."""
         self._check()
         grace = pod.spec.termination_grace_period_seconds
-        log.info("pod %s was deleted with a longer grace period than its own: it is deleted again with its own", pod.key)
+        log.info(
+            "pod %s was deleted with a grace period longer than its terminationGracePeriodSeconds; deleting it again with its own", pod.key
+        )
         try:
             await self._kube.delete(
                 PODS,
@@ -299,8 +316,9 @@ class Executor:
         """With the job. Where Slurm refuses the change, pods are not held for it; a token without the right to make it is another matter, and passes."""
         self._check()
         try:
-            job = await self._slurm.jobs.get(job_id)
-            await self._slurm.jobs.update(job_id, JobDescription(admin_comment=with_failures(job.admin_comment, failures)))
+            async with self.comments.of(job_id):
+                job = await self._slurm.jobs.get(job_id)
+                await self._slurm.jobs.update(job_id, JobDescription(admin_comment=with_failures(job.admin_comment, failures)))
         except ForbiddenError:
             raise
         except RefusedError as error:
@@ -320,3 +338,7 @@ class Executor:
     def _check(self) -> None:
         if not self._may_act():
             raise NotLeadingError("this process does not lead (any more)")
+
+
+def _stamped(job: JobDescription, claim: str) -> JobDescription:
+    return msgspec.structs.replace(job, admin_comment=with_claim(job.admin_comment or "", claim))

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.eligibility import within_gang
+from slinky.bridge.eligibility.bounds import spec_problems
 from slinky.bridge.eligibility.gang import HOSTNAME
 from slinky.bridge.jobsets import JobSet
 from slinky.bridge.keys import GANG
@@ -30,6 +31,8 @@ def gang_problems(root: Mapping[str, Any], mapped: Mapping[str, str]) -> list[st
             pod = msgspec.convert({"metadata": template.get("metadata") or {}, "spec": template.get("spec") or {}}, Pod)
         except msgspec.ValidationError:
             continue  # the API server says so itself
+        if spec_problems(pod.spec):
+            continue  # which is said of the template
         rules = within_gang([_numbered(pod, "0"), _numbered(pod, "1")])
         label = rules.same_domain if rules.same_domain != HOSTNAME else None
         if why := rules.refusal or (UNMAPPED.format(label=label) if label and label not in mapped else ""):
@@ -54,7 +57,7 @@ def size_problems(root: Mapping[str, Any], most: int) -> list[str]:
         place, count = max(_minimums(spec), key=lambda each: each[1], default=("", 0))
     if count <= most:
         return []
-    return [f"{place}: a gang of {count:,} pods, and one may have {most:,} (gangs.maxPods): make it smaller, or several of it"]
+    return [f"{place}: a gang of {count:,} pods, above the limit of {most:,} (gangs.maxPods): use a smaller gang, or several gangs"]
 
 
 def _minimums(spec: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

@@ -243,7 +243,7 @@ def group_from(found: GroupObject, part: str = "", behind: Meta | None = None, o
 
 def _refusal(group: BuiltinGroup) -> str:
     problems = [f"{field} {why}" for field, why in not_honoured(group.spec).items()]
-    return f"PodGroup {group.key} asks for what the bridge cannot do: {'; '.join(problems)}" if problems else ""
+    return f"PodGroup {group.key} uses fields that the bridge does not support: {'; '.join(problems)}" if problems else ""
 
 
 def not_honoured(spec: Mapping[str, Any]) -> dict[str, str]:
@@ -252,7 +252,7 @@ def not_honoured(spec: Mapping[str, Any]) -> dict[str, str]:
     policy = spec.get("schedulingPolicy") or {}
     is_gang = policy.get("gang") is not None
     if not is_gang and policy.get("basic") is None:
-        found["spec.schedulingPolicy"] = f"is {', '.join(policy) or 'empty'}; known are gang and basic"
+        found["spec.schedulingPolicy"] = f"is {', '.join(policy) or 'empty'}; supported: gang, basic"
     constraints = spec.get("schedulingConstraints") or {}
     topology = constraints.get("topology") or ()
     for place, part, known in (
@@ -265,18 +265,20 @@ def not_honoured(spec: Mapping[str, Any]) -> dict[str, str]:
     ):
         found |= {f"{place}.{name}": "is not supported: remove it" for name, value in part.items() if value and name not in known}
     if len(topology) > 1:
-        found["spec.schedulingConstraints.topology"] = f"has {len(topology)} entries, and Slurm can be told one"
+        found["spec.schedulingConstraints.topology"] = f"has {len(topology)} entries; the bridge supports one"
     elif topology and not is_gang:
-        found["spec.schedulingConstraints.topology"] = "needs the policy gang: pods that are scheduled one by one are jobs of their own"
+        found["spec.schedulingConstraints.topology"] = "needs the policy gang: without it each pod is a separate Slurm job"
     mode = spec.get("disruptionMode")
     modes = {mode} if isinstance(mode, str) else set(mode or ())
     if modes - DISRUPTED_TOGETHER - DISRUPTED_ALONE:
-        found["spec.disruptionMode"] = f"is {', '.join(sorted(modes))}; known are {', '.join(sorted(DISRUPTED_TOGETHER | DISRUPTED_ALONE))}"
+        found["spec.disruptionMode"] = (
+            f"is {', '.join(sorted(modes))}; supported: {', '.join(sorted(DISRUPTED_TOGETHER | DISRUPTED_ALONE))}"
+        )
     elif modes & DISRUPTED_TOGETHER and not is_gang:
         found["spec.disruptionMode"] = "needs the policy gang: Slurm preempts the jobs of single pods one by one"
     if (preemption := spec.get("preemptionPolicy") or PREEMPTS) != PREEMPTS:
         found["spec.preemptionPolicy"] = (
-            f"is {preemption}: whom a job preempts is decided by Slurm; use a partition or QoS that preempts none"
+            f"is {preemption}: Slurm decides which jobs are preempted; use a partition or QoS that preempts no others"
         )
     return found
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.groupapis import BuiltinGroup, GroupWorkload, Source, group_from, workload_behind
-from slinky.bridge.jobsets import makes_more
+from slinky.bridge.jobsets import JobSet, makes_more, roles_of, the_only_job
 from slinky.bridge.roots import Root, group_of_root, part_in, says_the_same
 from slinky.bridge.sources import LOOK_SECONDS, Sources
 from slinky.bridge.workload import PART, PodGroup, WorkloadKey
@@ -48,7 +48,7 @@ class PodGroups:
         self._look = look
         self.sources = Sources(client, self._changed, self._tell, prepare=_prepare, look_seconds=look_seconds)
         if jobs is not None:
-            jobs.add_index("owner", lambda job: [owner.uid] if (owner := job.metadata.controller) else [])
+            jobs.add_index("replicated job", _replicated_job)
 
     # Reading
 
@@ -58,8 +58,7 @@ class PodGroups:
             root = self._root(key)
             if root is None:
                 return None
-            jobs = self._jobs.by_index("owner", root.metadata.uid) if self._jobs is not None else ()
-            return group_of_root(root, key.part, jobs, self._members(key))
+            return group_of_root(root, key.part, self._jobs_of(root, key.part), self._members(key))
         found = self.object(key)
         if found is None:
             return None
@@ -149,12 +148,30 @@ class PodGroups:
         found: Root | None = self.object(key)
         return found
 
+    def _jobs_of(self, root: Root, part: str) -> Iterable[Job]:
+        """The Jobs of a JobSet that can matter to this part: there may be thousands of parts and of Jobs."""
+        if self._jobs is None or not part or not isinstance(root, JobSet):
+            return ()
+        meta, only = root.metadata, the_only_job(part)
+        if not only:
+            values = [f"{meta.uid}/{meta.name}-{role}" for role in roles_of(root, part)]
+            return [job for value in values for job in self._jobs.by_index("replicated job", value)]
+        job = self._jobs.get(only, meta.namespace)
+        owner = job.metadata.controller if job is not None else None
+        return [job] if job is not None and owner is not None and owner.uid == meta.uid else ()
+
     def _owner(self, found: KubeObject) -> Job | None:
         for owner in found.metadata.owner_references if self._jobs is not None else ():
             job = self._jobs.get(owner.name, found.metadata.namespace) if self._jobs is not None and owner.kind == "Job" else None
             if job is not None and job.metadata.uid == owner.uid:
                 return job
         return None
+
+
+def _replicated_job(job: Job) -> list[str]:
+    """Of a JobSet's Job: the set's UID, and the Job's name without its number."""
+    owner = job.metadata.controller
+    return [f"{owner.uid}/{job.metadata.name.rpartition('-')[0]}"] if owner else []
 
 
 def _prepare(source: Source, cache: Cache[Any]) -> None:

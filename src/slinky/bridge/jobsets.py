@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from slinky.kube.objects import Condition, Job, JobSpec, KubeObject, Meta, Pod, Record
+from slinky.kube.objects import Condition, Job, JobSpec, KubeObject, Pod, Record
+from slinky.kube.objects.cluster import TemplateMeta
 
 __all__ = [
     "EXCLUSIVE",
@@ -31,8 +32,10 @@ __all__ = [
     "largest_part",
     "makes_more",
     "part_of",
+    "roles_of",
     "still_to_come",
     "succeeded_of",
+    "the_only_job",
     "time_limit",
     "width_of",
 ]
@@ -55,7 +58,7 @@ class DependsOn(Record, frozen=True):
 
 
 class JobTemplate(Record, frozen=True):
-    metadata: Meta = Meta()
+    metadata: TemplateMeta = TemplateMeta()
     spec: JobSpec = JobSpec()
 
 
@@ -229,8 +232,20 @@ def first_ranks(jobset: JobSet, part: str) -> Ranks:
     known = _parts(jobset)
     if not role:
         return Ranks(jobset.metadata.name, known.roles.get(name, ()))
+    own = known.exclusive.get(name.removeprefix(f"{jobset.metadata.name}-").rpartition("-")[0])
     # The leader has rank 0 of a job of its own.
-    return Ranks(jobset.metadata.name, known.exclusive.values(), -1 if role == WORKERS else 0, only=name)
+    return Ranks(jobset.metadata.name, [own] if own is not None else (), -1 if role == WORKERS else 0, only=name)
+
+
+def roles_of(jobset: JobSet, part: str) -> list[str]:
+    """The replicated jobs of which a part has all Jobs."""
+    return [role.name for role in _parts(jobset).roles.get(part, ())]
+
+
+def the_only_job(part: str) -> str:
+    """The name of the Job that the part is of; empty where it is of whole replicated jobs."""
+    name, separator, _ = part.partition("/")
+    return name if separator else ""
 
 
 def time_limit(jobset: JobSet, part: str) -> int | None:

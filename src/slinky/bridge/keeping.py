@@ -6,6 +6,7 @@ administrator says about where a job may go (`scontrol update … ExcNodeList=`)
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
@@ -14,6 +15,7 @@ from slinky.bridge.directions import Directions
 from slinky.bridge.executor import EXPECTED, Executor
 from slinky.bridge.keys import EXTERNAL_NODE, SLURM_NODE_NAME
 from slinky.bridge.memory import Known
+from slinky.bridge.pacing import Pace
 from slinky.bridge.translate import components, members
 from slinky.bridge.whereabouts import change_between, change_of, put_on, put_on_all
 from slinky.bridge.workload import Workload, WorkloadKey
@@ -26,7 +28,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 5.0
 UPDATES_PER_SECOND = 20.0
-AT_ONCE = 500  # jobs that are looked at before others have their turn
+REST = 4.0  # times what a sweep took, before the next one
 STILL_SECONDS = 30.0  # a job is updated at most this often
 
 Waiting = Callable[[], Iterable[tuple[WorkloadKey, Known]]]
@@ -94,27 +96,41 @@ class Keeper:
             tasks.create_task(self.queue.serve(self._keep, workers=1), name="updates")
 
     async def _sweep(self) -> None:
-        """Once for all changes of some seconds, however many there were."""
+        """Once for all changes of some seconds, however many there were: a fifth of the process's time at most."""
+        rest = SWEEP_SECONDS
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(rest)
             nodes, pods = self._nodes_changed, self._pods_changed
             if not nodes and not pods:
                 continue
             self._nodes_changed = self._pods_changed = False
+            began = time.perf_counter()
             try:
                 await self._look_at_all(nodes=nodes)
             except SlurmError as error:
                 self._nodes_changed, self._pods_changed = self._nodes_changed or nodes, self._pods_changed or pods
                 log.info("Slurm's nodes cannot be read (%s): jobs that wait are looked at again in %g s", error, SWEEP_SECONDS)
+            rest = max(SWEEP_SECONDS, REST * (time.perf_counter() - began))
 
     async def _look_at_all(self, *, nodes: bool) -> None:
         """Those of which it is not quickly seen that what they were told holds are looked at in full. `nodes` have changed, not only pods. Raises SlurmError."""
         alive = set()
-        for number, (key, known) in enumerate(list(self._waiting()), 1):
+        pace = Pace()
+        names_read = False
+        for key, known in list(self._waiting()):
+            await pace.step()
             alive.add(key)
-            if number % AT_ONCE == 0:
-                await asyncio.sleep(0)
-            if (not nodes and not known.depends_on_pods) or await self._is_as_told(key, known):
+            if not nodes and not known.depends_on_pods and not known.avoided:
+                continue
+            if _leaves_out(known) and not names_read:
+                names_read = True
+                await self._directions.read_names()
+            as_told = await self._is_as_told(key, known)
+            if known.avoided:
+                avoided = self._directions.still_avoided(known.avoided)
+                as_told = as_told and (bool(known.job_id) or len(avoided) == len(known.avoided))  # what it was parked for may be over
+                known.avoided = avoided
+            if as_told:
                 continue
             if known.job_id:
                 self.queue.add(key)
@@ -125,14 +141,23 @@ class Keeper:
 
     async def _is_as_told(self, key: WorkloadKey, known: Known) -> bool:
         """Whether what it was told holds, by what Kubernetes says now of pods of its shape. Raises SlurmError."""
-        if known.asked is None or known.where is None or known.avoided:
+        if known.asked is None or (known.where is None and known.job_id):
             return False
+        if _leaves_out(known) and known.names_version != self._directions.names_version:
+            return False  # Slurm may know a node now that it did not, or the other way round
         pods = [pod for pod in self._pods(key) if not pod.is_over and pod.metadata.deletion_timestamp is None]
         tasks = known.submission.tasks if known.job_id and known.submission else len(pods)
-        if not pods or len(pods) != tasks or [await self._directions.again(known.asked, pods)] != known.where:
+        if not pods or len(pods) != tasks:
             return False
-        excluded = known.said.exclude if known.said is not None else None
-        return not excluded  # whether Slurm knows those nodes now takes a look at its nodes
+        found = await self._directions.again(known.asked, pods, known.avoided, known.basis)
+        if found is None:
+            return True
+        if known.where is None:  # it was parked after its job was given back: from here on it is seen whether that changes
+            known.where = [found.where]
+        if [found.where] != known.where:
+            return False
+        known.basis = found.basis
+        return True
 
     async def _keep(self, key: WorkloadKey) -> None:
         found = self._lookup(key)
@@ -146,6 +171,7 @@ class Keeper:
         if (due := self._told_at.get(key, float("-inf")) + STILL_SECONDS) > now:
             self.queue.add_after(key, due - now)
             return
+        names_version = self._directions.names_version
         workload, unknown = await self._directions.known_only(workload)
         site = await self._executor.site_for(workload)
         if len(known.job_ids) == 1:
@@ -153,13 +179,14 @@ class Keeper:
         jobs = [msgspec.structs.replace(job, partition=submission.partition) for job in components(workload, site)]
         if len(jobs) != len(known.job_ids):
             return
-        after, asked = await self._directions.directed(jobs, members(workload, site), known.avoided, workload.same_domain)
+        directed = await self._directions.directed(jobs, members(workload, site), known.avoided, workload.same_domain)
+        after = directed.where
         known.depends_on_pods = self._directions.depend_on_pods(workload.everyone)
         if nowhere := next((found.nowhere for found in after if found.nowhere), ""):
             priority = (await self._executor.record(job_id)).priority
             if known.job_id != job_id or not _waits(known):
                 return
-            log.info("%s: %s; job %d is given back", key, nowhere, job_id)
+            log.info("%s: %s; cancelling job %d", key, nowhere, job_id)
             known.keep_place(priority)
             known.rejected = nowhere
             self._look(key)
@@ -170,8 +197,8 @@ class Keeper:
         if known.job_id != job_id or not _waits(known):
             return
         before = known.where if unknown == known.unknown_nodes else None
-        known.was_directed(after, asked)
-        known.unknown_nodes = unknown
+        known.was_directed(directed)
+        known.unknown_nodes, known.names_version = unknown, names_version
         told = False
         for number, (job_id, wanted) in enumerate(zip(known.job_ids, put_on_all(jobs, after), strict=False)):
             if before is not None and len(before) == len(jobs):
@@ -198,6 +225,10 @@ class Keeper:
             )
         await asyncio.sleep(1 / UPDATES_PER_SECOND)
         return True
+
+
+def _leaves_out(known: Known) -> bool:
+    return known.said is not None and bool(known.said.exclude)
 
 
 def _waits(known: Known) -> bool:

@@ -6,6 +6,7 @@ __all__ = [
     "ABSENCE_CONFIRMED",
     "APART",
     "CLAIM",
+    "CLAIM_CONFLICT",
     "CONDITION",
     "CORDONED_FOR_SLURM",
     "DEVICES",
@@ -57,6 +58,8 @@ LABELLED_UNTIL: Final = "slinky.slurm.net/labelled-until"
 # On the Lease of the bridge's claim: the claim, and the foreign claim that an administrator lets it take over.
 CLAIM: Final = "slinky.slurm.net/claim"
 TAKE_OVER: Final = "slinky.slurm.net/take-over"
+# What the leader writes there while it does nothing, for `slinky doctor`, `explain` and `top`: the job and its claim.
+CLAIM_CONFLICT: Final = "slinky.slurm.net/claim-conflict"
 
 # Nodes.
 MANAGED_NODE: Final = "slinky.slurm.net/managed-node"  # taint, its value the scheduler's name

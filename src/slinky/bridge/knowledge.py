@@ -7,13 +7,15 @@ anybody but for a job that is new, suspect or over.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from slinky.bridge.annotations import UNREADABLE, AnnotationError
+from slinky.bridge.annotations import UNREADABLE, AnnotationError, in_short
+from slinky.bridge.directions import one_of_each
+from slinky.bridge.eligibility.bounds import spec_problems
 from slinky.bridge.executor import Executor
 from slinky.bridge.hetjobs import components_for
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.looks import INCOMPLETE_SECONDS, is_broken
 from slinky.bridge.membership import Membership
-from slinky.bridge.memory import Known
+from slinky.bridge.memory import Known, Workloads
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.needs import needs_of
 from slinky.bridge.plan import JobView, PodView, Snapshot, outcomes
@@ -32,19 +34,28 @@ Groups = Callable[[WorkloadKey], PodGroup | None]
 Hold = Callable[[WorkloadKey, Sequence[Pod]], str]
 
 
-class TooManyPodsError(ValueError):
-    """A gang has more pods than one may have."""
+class TooLargeError(ValueError):
+    """A gang has more pods than one may have, or a pod's spec has longer lists than one may have."""
 
 
 def _check(workload: Workload, most: int) -> None:
-    """Before anything is made that is as long as the gang is large. Raises TooManyPodsError, or QuantityError for pods that are to be made from a malformed template."""
+    """Before anything is made that is as long as the gang is large, and before a pod is judged for each node.
+
+    Raises TooLargeError, or QuantityError for pods that are to be made from a malformed template.
+    """
     count = max(workload.size, workload.count)
     if workload.is_gang and count > most:
-        raise TooManyPodsError(
-            f"{workload.key} is a gang of {count:,} pods, and one may have {most:,} (gangs.maxPods): make it smaller, or several of it"
+        raise TooLargeError(
+            f"{workload.key} is a gang of {count:,} pods, above the limit of {most:,} (gangs.maxPods): use a smaller gang, or several gangs"
         )
-    if workload.coming is not None:
-        needs_of(workload.coming.pod)
+    coming = (workload.coming.pod,) if workload.coming is not None else ()
+    # A workload that runs is not judged again.
+    waits = coming or any(not pod.spec.node_name for pod in workload.pods)
+    for pod in one_of_each((*workload.pods, *coming)) if waits else ():
+        if problems := spec_problems(pod.spec):
+            raise TooLargeError(f"pod {pod.key}: {in_short(problems)}")
+    for pod in coming:
+        needs_of(pod)
 
 
 class Knowledge:
@@ -75,7 +86,7 @@ class Knowledge:
         self._hold = hold
         self._max_pods = max_pods
         self.succession = succession
-        self.known: dict[WorkloadKey, Known] = {}
+        self.known = Workloads()
         self.owners: dict[int, WorkloadKey] = {}
 
     # Whose job it is
@@ -133,7 +144,7 @@ class Knowledge:
             workload = workload_of(key, pods, self._groups(named) if named else None, job, in_rank_order=True)
             if workload is not None:
                 _check(workload, self._max_pods)
-        except (AnnotationError, QuantityError, TooManyPodsError) as error:
+        except (AnnotationError, QuantityError, TooLargeError) as error:
             self._submitter.park(key, known, pods, str(error), said=UNREADABLE)
             return None
         if workload is not None and known.parked_for is not None and workload.settings != known.parked_for:

@@ -9,6 +9,7 @@ Slurm reads `(a|b)&c` and `(a&b)|(c&d)`; it refuses a feature that no node has, 
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 
 import msgspec
 
@@ -62,13 +63,15 @@ def constraint_of(pod: Pod, mapped: Mapping[str, str], features: Collection[str]
     rules = label_rules(pod) if mapped else None
     if rules is None:
         return ANYWHERE
-    found = [_way([_said(wish, mapped, features) for wish in alternative.labels]) for alternative in rules]
+    # Terms repeat each other, and all of them the nodeSelector.
+    told = cache(lambda wish: _said(wish, mapped, features))
+    found = [_way([told(wish) for wish in alternative.labels]) for alternative in rules]
     possible = tuple(way for way in found if way is not None)
     if len(possible) > 1 and any(
         len(choice) > 1 for way in possible for choice in way
     ):  # Slurm reads no choice within alternatives: what all have in common can be said
-        common = [wish for wish in rules[0].labels if all(wish in alternative.labels for alternative in rules)]
-        return Constraint((_way([_said(wish, mapped, features) for wish in common]) or (),))
+        everywhere = frozenset.intersection(*(frozenset(alternative.labels) for alternative in rules))
+        return Constraint((_way([told(wish) for wish in rules[0].labels if wish in everywhere]) or (),))
     return Constraint(possible)
 
 

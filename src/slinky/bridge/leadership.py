@@ -33,6 +33,7 @@ from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.node_loss import NodeLoss
 from slinky.bridge.node_names import NodeNames
+from slinky.bridge.pacing import Pace
 from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import URGENT, Reconciler
@@ -146,6 +147,7 @@ class Leadership:
         self._takeover = Takeover(
             slurm, executor.site.cluster, membership, loop, self._is_of, self._take_over, self._strays.suspect, noted or _nothing_noted
         )
+        self._takeover.leaves, self._takeover.is_seen = self._leaves, self._is_seen
         self._strays.note, loop.may_begin = self._takeover.note, self._takeover.may_begin
         teller.standings, teller.slurm_time = self._standing, self._slurm_time
         slurm_nodes.on_room, slurm_nodes.on_resumed = self._slurm_nodes_changed, self.reconciler.slurm_nodes_changed
@@ -209,7 +211,7 @@ class Leadership:
         """Jobs that another copy of this cluster submitted stop everything."""
         self._claim = claim
         self._strays.is_foreign = claim.is_foreign_job
-        self._executor.stamp = claim.stamp
+        self._executor.stamp, claim.comments = claim.stamp, self._executor.comments
         claim.live = lambda: self.poller.jobs
         self.also(claim.run, "claim")
 
@@ -265,17 +267,20 @@ class Leadership:
         """Until it is known that no other copy of this cluster claims its jobs: nothing is done before that."""
         again: list[int] = []
         while True:
-            claimed = self._claimed(await self._takeover.until_answered(partial(self._takeover.look_first, again)))
+            claimed = await self._claimed(await self._takeover.until_answered(partial(self._takeover.look_first, again)))
             if await self._takeover.until_answered(partial(claim.settle, claimed)):
                 return
             newest = sorted(claimed, key=lambda job: (job.claim.generation, job.claim.beat), reverse=True)
             again = [job.job_id for job in newest[:MOST_CLAIMED]]
             await asyncio.sleep(CONFLICT_SECONDS)
 
-    def _claimed(self, found: Sequence[Found]) -> list[Claimed]:
+    async def _claimed(self, found: Sequence[Found]) -> list[Claimed]:
         """Jobs that are not over and carry a claim; ours by their pods' labels."""
         keys = self._membership.keys()
-        labels = {job_id_of(pod) for key in keys for pod in self._membership.pods(key)}
+        labels, pace = set[int](), Pace()
+        for key in keys:
+            labels.update(job_id_of(pod) for pod in self._membership.pods(key))
+            await pace.step()
         return [
             Claimed(job.submission.job_id, job.claim, job.submission.job_id in labels)
             for job in found
@@ -316,12 +321,19 @@ class Leadership:
             for job_id in known.job_ids:
                 self.reconciler.own_job(job_id, key)
             self._window.keep(key)  # until it is seen to have started
-            leaves = inherited.own.is_leaving or self._is_near(inherited.own.ends)
+            leaves = self._leaves(inherited.own)
             if leaves:
                 self._expect_end(key)
             self.reconciler.queue.add(key, priority=URGENT if leaves else 0)
         for job_id in inherited.strays if pods or awaited else [job_id for job in jobs for job_id in job.to_end]:
             self._strays.suspect(job_id)
+
+    def _leaves(self, job: Found) -> bool:
+        return job.is_leaving or self._is_near(job.ends)
+
+    def _is_seen(self, key: WorkloadKey) -> bool:
+        known = self.reconciler.known.get(key)
+        return known is None or not any(map(self.poller.has_yet_to_see, known.job_ids))
 
     def _is_near(self, ends: float) -> bool:
         """Whether a job's end, by Slurm's clock, may come before its record is read in turn."""
@@ -386,8 +398,9 @@ class Leadership:
         if key.kind not in ("Job", "Pod") and self._groups(key) is None:
             kind = "PodGroup" if key.kind == "CoschedulingPodGroup" else key.kind
             name = f"{kind} {key.namespace}/{key.object_name}"
-            unknown = f"{name} does not exist, or has a scheduling policy that the bridge does not know"
-            return Standing(reason="GroupMissing", message=f"{unknown}: {len(pods)} of its pods wait for it")
+            unknown = f"{name} does not exist{'' if kind == 'PodGroup' else ' or has no such group'}"
+            waiting = "1 pod is waiting" if len(pods) == 1 else f"{len(pods)} pods are waiting"
+            return Standing(reason="GroupMissing", message=f"{unknown}: {waiting} for it")
         workload = self.reconciler.knowledge.workload(key, pods, known)
         wanted = f" of {workload.size}" if workload and workload.size > len(pods) else ""
         return Standing(reason="Gathering", message=f"waiting for the rest of the gang: {len(pods)}{wanted} pods of {key} exist")
@@ -396,7 +409,7 @@ class Leadership:
         """Of one that waits for a submit limit, or for pods in flight. Beyond the front of a line nothing changes for it."""
         if found := self._limits.standing(key):
             why, position = found
-            message = f"a submit limit of Slurm is reached ({why}); {_place(position)}"
+            message = f"Slurm accepts no more jobs now: {why}; {_place(position)}"
             return Standing(reason="SubmitLimit", message=message, lasting=not position)
         if found := self._siblings.standing(key):
             why, position = found

@@ -13,6 +13,7 @@ from typing import Any
 
 from slinky.bridge.devices import NONE, Devices, Indices, devices_of
 from slinky.bridge.needs import Needs, counted_of, needs_of
+from slinky.bridge.node_slots import Named, NodeSlots
 from slinky.bridge.room import ONE_POD, Reasons, counted_by_slurm, free_of, nano, room_refusal, written
 from slinky.kube import Cache, Change, Key, Node, Pod
 from slinky.kube.quantities import quantity
@@ -21,23 +22,29 @@ __all__ = ["Answers", "Ledger"]
 
 NOTHING = Fraction(0)
 MOST_SHAPES = 4096
-LEAST_ANSWERS = 64  # shapes of pods for which the nodes that refuse them are remembered
-MOST_CELLS = 1_000_000  # shapes times nodes, where that is more
+MOST_ANSWERS = 16_384  # shapes of pods for which the nodes that refuse them are remembered
 NONE_AT_ALL = (0, 0)
+FEW_PLACES = 32  # nodes that are judged one by one
 Amounts = dict[str, Fraction]
+Free = dict[str, tuple[int, int]]  # what is left of each resource for one more pod, and what there is in all
 Shape = tuple[tuple[str, Fraction], ...]
 
 
 class Answers:
-    """For pods of one shape: the nodes that refuse them, which of these could hold them if they were empty, and which nodes have changed since. `version` is another when one of these is, and no two shapes have the same."""
+    """For pods of one shape: the nodes that refuse them, and which of these could hold them if they were empty, as masks; `seen` is the number of the last change that was looked at. `version` is another when nodes are, and no two shapes have the same. `nodes` stands for the nodes alone, and is equal for shapes that the same nodes refuse."""
 
-    __slots__ = ("refused", "short", "stale", "version")
+    __slots__ = ("epoch", "refused", "seen", "short", "version")
 
-    def __init__(self, stale: Iterable[str]) -> None:
-        self.refused: set[str] = set()
-        self.short: set[str] = set()
-        self.stale = set(stale)
+    def __init__(self) -> None:
+        self.refused = 0
+        self.short = 0
+        self.seen = 0
         self.version = 0
+        self.epoch = 0
+
+    @property
+    def nodes(self) -> tuple[int, int]:
+        return self.epoch, self.refused
 
 
 class Ledger:
@@ -66,7 +73,11 @@ class Ledger:
         self._answers: dict[Shape, Answers] = {}
         self._versions: dict[str, int] = {}  # by node
         self._changes = itertools.count(1)  # one count for all versions, so that no number comes again
-        self._free: dict[str, dict[str, tuple[int, int]]] = {}  # by node, until something changes there
+        self._free: dict[str, Free] = {}  # by node, until something changes there
+        self._alike: dict[object, tuple[int, Free | None]] = {}  # nodes that have the same left, as of the change `_grouped`
+        self._left: dict[int, object] = {}  # under which of those keys the node with a place is
+        self._grouped = 0
+        self._slots = NodeSlots()
         self.judged = 0  # nodes times shapes, in all
         for caches, is_foreign in ((pods, False), (foreign, True)):
             for cache in caches:
@@ -76,7 +87,7 @@ class Ledger:
     def refusals(self, pod: Pod) -> Mapping[str, str]:
         """The nodes that it must not be sent to now, and why: those that could never hold it, and those that are full of what Slurm does not count. What Slurm counts and has given to others is not among it: that is what its queue is for."""
         needs = needs_of(pod)
-        return Reasons(self.answers(pod).refused, lambda name: self._words(name, needs))
+        return Reasons(Named(self._slots, self.answers(pod).refused), lambda name: self._words(name, needs))
 
     def answers(self, pod: Pod) -> Answers:
         """The same without words."""
@@ -84,32 +95,50 @@ class Ledger:
         shape = _shape(amounts)
         answers = self._answers.pop(shape, None)
         if answers is None:
-            answers = Answers(node.metadata.name for node in self._nodes.list())
-            answers.version = next(self._changes)
-            while len(self._answers) >= max(LEAST_ANSWERS, MOST_CELLS // (len(self._nodes) or 1)):
+            answers = Answers()
+            while len(self._answers) >= MOST_ANSWERS:
                 del self._answers[next(iter(self._answers))]
         self._answers[shape] = answers  # the last in order is the last used
-        if answers.stale and self._judge(answers, {name: -nano(-amount) for name, amount in (amounts | ONE_POD).items()}):
-            answers.version = next(self._changes)
+        if not answers.version or answers.seen != self._slots.serial:
+            before = answers.nodes, answers.short
+            self._judge(answers, {name: -nano(-amount) for name, amount in (amounts | ONE_POD).items()})
+            if not answers.version or before != (answers.nodes, answers.short):
+                answers.version = next(self._changes)
         return answers
 
-    def _judge(self, answers: Answers, wanted: dict[str, int]) -> bool:
-        """The nodes that have changed; whether that makes a difference."""
-        before = answers.refused & answers.stale, answers.short & answers.stale
-        self.judged += len(answers.stale)
-        for name in answers.stale:
-            free = self._free_on(name)
-            answers.refused.discard(name)
-            answers.short.discard(name)
+    def _judge(self, answers: Answers, wanted: dict[str, int]) -> None:
+        """The nodes that have changed since; where these are many, nodes that have the same left are judged at once."""
+        places = self._slots.since(answers.seen)
+        groups = self._groups() if len(places) > FEW_PLACES else [(1 << place, self._free_on(self._slots.name(place))) for place in places]
+        self.judged += len(groups)
+        looked_at = refused = short = 0
+        for mask, free in groups:
+            looked_at |= mask
             if free is not None and any(amount > free.get(what, NONE_AT_ALL)[0] for what, amount in wanted.items()):
-                answers.refused.add(name)
+                refused |= mask
                 if all(amount <= free.get(what, NONE_AT_ALL)[1] for what, amount in wanted.items()):
-                    answers.short.add(name)
-        after = answers.refused & answers.stale, answers.short & answers.stale
-        answers.stale = set()
-        return before != after
+                    short |= mask
+        answers.refused = (answers.refused & ~looked_at | refused) & self._slots.everyone
+        answers.short = (answers.short & ~looked_at | short) & self._slots.everyone
+        answers.seen, answers.epoch = self._slots.serial, self._slots.epoch
 
-    def _free_on(self, name: str) -> dict[str, tuple[int, int]] | None:
+    def _groups(self) -> list[tuple[int, Free | None]]:
+        """All nodes, those together that have the same left."""
+        for place in self._slots.since(self._grouped):
+            self.judged += 1
+            bit = 1 << place
+            if (left := self._left.pop(place, None)) is not None:
+                mask, free = self._alike.pop(left)
+                if mask := mask & ~bit:
+                    self._alike[left] = mask, free
+            if (now := self._free_on(self._slots.name(place))) is not None:
+                left = tuple(sorted(now.items()))
+                self._alike[left] = self._alike.get(left, (0, now))[0] | bit, now
+                self._left[place] = left
+        self._grouped = self._slots.serial
+        return list(self._alike.values())
+
+    def _free_on(self, name: str) -> Free | None:
         """None where there is no such node."""
         found = self._free.get(name)
         node = self._nodes.by_key(Key("", name)) if found is None else None
@@ -142,10 +171,10 @@ class Ledger:
         self._free.pop(node, None)
         if self._nodes.by_key(Key("", node)) is not None:
             self._versions[node] = next(self._changes)
+            self._slots.touch(self._slots.enter(node))
         else:
             self._versions.pop(node, None)  # a pod may outlive its node
-        for answers in self._answers.values():
-            answers.stale.add(node)
+            self._slots.leave(node)
 
     def ours_on(self, node: str) -> list[str]:
         """Pods of the bridge's on a node, until their containers are gone."""

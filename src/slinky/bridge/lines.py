@@ -25,6 +25,8 @@ MOST_STRIKES = 2
 MOST_LOOKED_AT = 64  # lines, for one event
 PROBE = Backoff(first=2.0, most=30.0)  # other people's jobs count for a limit too, and nothing tells when they end
 PATIENCE = 60.0  # so long the first of a line waits for pods in flight, and so long a pod in flight is waited for
+STEP = 15.0  # the same wait once a whole `PATIENCE` has shown that Slurm starts none of them
+MOST_TOGETHER = 256  # pods of one line that enter Slurm's queue in one step
 
 Call = Callable[[WorkloadKey, float], None]
 
@@ -44,8 +46,9 @@ class Scope(NamedTuple):
 
 
 def scope_of(namespace: str, settings: JobSettings) -> Scope:
-    """Of settings as the namespace's policy has them."""
-    named = (settings.user_id, settings.account, settings.qos, settings.partition)
+    """Of settings as the namespace's policy has them. Partitions in another order are the same scope."""
+    partitions = ",".join(sorted(set((settings.partition or "").split(","))))
+    named = (settings.user_id, settings.account, settings.qos, partitions)
     return Scope(namespace, *(name or "" for name in named))
 
 
@@ -266,10 +269,11 @@ class SubmitLimits:
 class _Waiting:
     """A line behind pods in flight. `first` was tried at `since` for the first time, and had to wait: `why`.
 
-    `called`: something has changed since it was last tried.
+    `called`: something has changed since it was last tried. `together`: how many go when the first has waited long enough.
+    `left`: how many of those have not gone yet.
     """
 
-    __slots__ = ("called", "first", "line", "since", "why")
+    __slots__ = ("called", "first", "left", "line", "since", "together", "why")
 
     def __init__(self) -> None:
         self.line = Line()
@@ -277,15 +281,30 @@ class _Waiting:
         self.since = 0.0
         self.why = ""
         self.called = False
+        self.together = 1
+        self.left = 0
+
+    @property
+    def patience(self) -> float:
+        """How long its first waits at most."""
+        return STEP if self.together > 1 else PATIENCE
+
+    def may_go(self, key: WorkloadKey, now: float) -> bool:
+        """Whether this one, which is the first, goes whatever is in flight."""
+        return self.left > 0 or (self.first == key and now - self.since >= self.patience)
 
 
 class _Flights:
-    """Of one scope: pods whose job was submitted and which have no node yet, and the lines behind them."""
+    """Of one scope: pods whose job was submitted and which have no node yet, and the lines behind them.
 
-    __slots__ = ("lines", "others", "uids")
+    `started`: those of them whose job runs, so that they are placed or given back soon.
+    """
+
+    __slots__ = ("lines", "others", "started", "uids")
 
     def __init__(self, others: InFlight) -> None:
         self.others = others
+        self.started: set[WorkloadKey] = set()
         self.uids: OrderedDict[WorkloadKey, tuple[float, tuple[str, ...]]] = OrderedDict()  # the oldest first
         self.lines: OrderedDict[Hashable, _Waiting] = OrderedDict()
 
@@ -298,6 +317,10 @@ class Siblings:
 
     `interference(pod, node, in_flight)` says why a pod must wait for pods in flight; the node is named where the pod asks for
     no other. `call` and `moved` are as for `SubmitLimits`.
+
+    On a full cluster the pods in flight stay in Slurm's queue, where they can spoil nothing yet. So the first of a line goes
+    after `PATIENCE`, then 2, 4, 8 ... of the line go after a `STEP` each, up to `MOST_TOGETHER`. A job that was given back
+    ends that: pods go one after the other again.
 
     *Invariants:* pods wait only for pods of the same scope. The first of a line waits `PATIENCE` at most, and not at all for
     jobs that have been in Slurm's queue for longer: a job that stays there holds nothing up for ever.
@@ -315,7 +338,7 @@ class Siblings:
         self._call = call
         self._moved = moved
         self._scopes: dict[Scope, _Flights] = {}
-        self._in_flight: dict[WorkloadKey, Scope] = {}
+        self._in_flight: dict[WorkloadKey, tuple[Scope, Hashable]] = {}  # and the line that it came from
         self._waiting: dict[WorkloadKey, tuple[Scope, Hashable]] = {}
 
     def __len__(self) -> int:
@@ -339,25 +362,32 @@ class Siblings:
         if found is None:
             return False
         waiting = self._scopes[found[0]].lines[found[1]]
-        patient = waiting.first != key or now - waiting.since < PATIENCE
-        return waiting.line.first() != [key] or (patient and not waiting.called)
+        return waiting.line.first() != [key] or not (waiting.called or waiting.may_go(key, now))
 
     def due(self, key: WorkloadKey) -> float:
         """When it may be tried without being called; 0 where it is not the first of a line."""
         found = self._waiting.get(key)
         waiting = self._scopes[found[0]].lines[found[1]] if found is not None else None
-        return waiting.since + PATIENCE if waiting is not None and waiting.first == key else 0.0
+        return waiting.since + waiting.patience if waiting is not None and waiting.first == key else 0.0
 
     def enter(self, key: WorkloadKey, scope: Scope, pods: Sequence[Pod], number: int, now: float) -> bool:
         """Whether it may be submitted; it is in flight then. If not, it waits in line. `pods` are one of each kind."""
         if key in self._in_flight:
             return True
-        flights = self._scopes.get(scope)
-        if flights is None:
-            flights = self._scopes[scope] = _Flights(self._new())
+        flights = self._flights_of(scope)
+        held_back = 2 * len(flights.started) <= len(flights.uids)  # Slurm starts few of those in flight
         self._forget_old(flights, now)
         name = _line_of(pods)
         waiting = flights.lines.get(name)
+        if waiting is not None and waiting.line.first() == [key] and waiting.may_go(key, now):
+            if not waiting.left:
+                waiting.left = waiting.together
+                waiting.together = min((1 + held_back) * waiting.together, MOST_TOGETHER)
+            waiting.left -= 1
+            self._take_off(key, scope, flights, pods, now)
+            if waiting.line:
+                self._call_first(waiting)
+            return True
         why = next((why for pod in pods if (why := self._interference(pod, pinned_to(pod), flights.others))), "")
         if not why and not (waiting is not None and waiting.line.first() != [key] and any(map(_yields, pods))):
             self._take_off(key, scope, flights, pods, now)
@@ -372,27 +402,46 @@ class Siblings:
         if waiting.first != key:
             waiting.first, waiting.since = key, now
         waiting.called = False
-        if now - waiting.since >= PATIENCE:
-            self._take_off(key, scope, flights, pods, now)
-            return True
         return False
 
     def keep(self, key: WorkloadKey, scope: Scope, pods: Sequence[Pod], now: float) -> None:
         """It has a job that waits in Slurm, from an earlier leader: it is in flight."""
         if key not in self._in_flight:
-            flights = self._scopes.get(scope)
-            if flights is None:
-                flights = self._scopes[scope] = _Flights(self._new())
-            self._take_off(key, scope, flights, pods, now)
+            self._take_off(key, scope, self._flights_of(scope), pods, now)
+
+    def started(self, key: WorkloadKey) -> None:
+        """Its job runs, and its pods have no nodes yet: they are bound, or the job is given back, soon."""
+        found = self._in_flight.get(key)
+        flights = self._scopes.get(found[0]) if found is not None else None
+        if flights is not None and key in flights.uids:
+            flights.started.add(key)
 
     def land(self, key: WorkloadKey) -> None:
         """It has its nodes, or has got no job: it is in flight no more. One that stands in line stays there."""
-        scope = self._in_flight.pop(key, None)
-        if scope is not None:
+        found = self._in_flight.pop(key, None)
+        if found is not None:
+            scope = found[0]
             flights = self._scopes.get(scope)
             if flights is not None and key in flights.uids:
                 self._forget(flights, key)
                 self._call_next(scope, flights)
+
+    def rejected(self, key: WorkloadKey, number: int) -> None:
+        """Its job is given back, as its nodes did not suit: it waits in line again, and its line goes one by one."""
+        found = self._in_flight.pop(key, None)
+        if found is None:
+            return
+        scope, name = found
+        flights = self._flights_of(scope)
+        if key in flights.uids:
+            self._forget(flights, key)
+        waiting = flights.lines.get(name)
+        if waiting is None:
+            waiting = flights.lines[name] = _Waiting()
+        waiting.together, waiting.left = 1, 0
+        waiting.line.add(key, number)
+        self._waiting[key] = found
+        self._call_next(scope, flights)
 
     def leave(self, key: WorkloadKey) -> None:
         """It is not to be submitted: it is neither in flight nor in line."""
@@ -409,10 +458,16 @@ class Siblings:
         waiting = self._scopes[found[0]].lines[found[1]]
         return waiting.why, waiting.line.position(key)
 
+    def _flights_of(self, scope: Scope) -> _Flights:
+        flights = self._scopes.get(scope)
+        if flights is None:
+            flights = self._scopes[scope] = _Flights(self._new())
+        return flights
+
     def _take_off(self, key: WorkloadKey, scope: Scope, flights: _Flights, pods: Sequence[Pod], now: float) -> None:
         if key in self._waiting:
             self._stop_waiting(key)
-        self._in_flight[key] = scope
+        self._in_flight[key] = (scope, _line_of(pods))
         uids = tuple(f"{key} {number}" for number in range(len(pods)))  # pods yet to be made have no UID
         flights.uids[key] = (now, uids)
         for uid, pod in zip(uids, pods, strict=True):
@@ -428,6 +483,7 @@ class Siblings:
 
     @staticmethod
     def _forget(flights: _Flights, key: WorkloadKey) -> None:
+        flights.started.discard(key)
         for uid in flights.uids.pop(key)[1]:
             flights.others.remove(uid)
 
@@ -445,11 +501,13 @@ class Siblings:
         """The first of some lines, in turn."""
         for name in list(islice(flights.lines, MOST_CALLED)):
             flights.lines.move_to_end(name)
-            waiting = flights.lines[name]
-            waiting.called = True
-            self._call(waiting.line.first()[0], 0.0)
+            self._call_first(flights.lines[name])
         if not flights.uids and not flights.lines:
             self._scopes.pop(scope, None)
+
+    def _call_first(self, waiting: _Waiting) -> None:
+        waiting.called = True
+        self._call(waiting.line.first()[0], 0.0)
 
 
 def _yields(pod: Pod) -> bool:

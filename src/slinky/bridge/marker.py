@@ -30,6 +30,7 @@ __all__ = [
     "read_comment",
     "told_of",
     "told_that",
+    "with_claim",
     "with_failures",
     "with_told",
 ]
@@ -56,6 +57,7 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[int, ...] = ()
     where: str = ""
     pods: tuple[str, ...] = ()
+    claim: str = ""  # as `slinky.bridge.claim` writes it
 
 
 class Told(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,6 +89,7 @@ class _Comment(PodComment):
     where: str = ""
     told: Told = Told()
     failed: tuple[Failure, ...] = ()
+    claim: str = ""
 
 
 def marker_for(cluster: str, workload: str, uids: Iterable[str], attempt: int = 0) -> str:
@@ -138,6 +141,7 @@ def read_comment(text: str, cluster: str) -> Marking | None:
         ranks=_ranks(comment.ranks),
         where=comment.where,
         pods=comment.pods,
+        claim=comment.claim,
     )
 
 
@@ -254,6 +258,15 @@ def with_failures(comment: str, failures: Iterable[Failure]) -> str:
     if worst:
         said["failed"] = msgspec.to_builtins(worst)
     return _written(said, comment)
+
+
+def with_claim(comment: str, claim: str) -> str:
+    """The same comment with this claim; a text that is not a comment of a bridge stays as it is."""
+    try:
+        said = msgspec.json.decode(comment, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return comment
+    return _encoded(said | {"claim": claim})
 
 
 def failures_of(comment: str) -> tuple[Failure, ...]:

@@ -6,17 +6,18 @@ from typing import Any
 import msgspec
 
 from slinky.bridge.annotations import JobSettings
-from slinky.bridge.directions import Asked, Avoided
+from slinky.bridge.directions import Asked, Avoided, Basis, Directed
 from slinky.bridge.ends import Ending
 from slinky.bridge.lines import Scope
 from slinky.bridge.placement import Slot
 from slinky.bridge.plan import Outcome, PodView
 from slinky.bridge.submission import Layout, Submission
 from slinky.bridge.whereabouts import Whereabouts
-from slinky.bridge.workload import Workload
+from slinky.bridge.workload import Workload, WorkloadKey
 
-__all__ = ["SETTLE_SECONDS", "Known", "Refusal", "Written"]
+__all__ = ["SETS", "SETTLE_SECONDS", "Known", "Refusal", "Workloads", "Written"]
 
+SETS = ("JobSet", "LeaderWorkerSet")
 SETTLE_SECONDS = 10.0  # how long a job must be unknown to an answering Slurm before it is settled what became of it
 
 
@@ -142,6 +143,8 @@ class Known(msgspec.Struct, gc=False):
     written: Written = msgspec.field(default_factory=Written)
     where: list[Whereabouts] | None = None  # what its job was told about where it may go, each of a hetjob's
     asked: Asked | None = None  # by which that is judged again; None where it takes the whole workload
+    basis: Basis | None = None  # all that `where` rests on; None where that takes a look
+    names_version: int = -1  # of Slurm's nodes, when it was looked which of those that it leaves out Slurm knows
     said: JobSettings | None = None  # what its annotations say, as they were last read
     depends_on_pods: bool = False  # where it may go depends on the pods that are there
     avoided: dict[str, Avoided] = {}  # nodes, by Slurm's names, that did not work out
@@ -198,9 +201,9 @@ class Known(msgspec.Struct, gc=False):
         self.remembered = {failure.rank: Outcome(failure.uid, failure.exit_code) for failure in submission.failures}
         self.outcomes = dict(self.remembered)
 
-    def was_directed(self, where: list[Whereabouts], asked: Asked | None) -> None:
+    def was_directed(self, directed: Directed) -> None:
         """What it was told about where it may go, or that there is no such place; and what that rests on."""
-        self.where, self.asked = where, asked
+        self.where, self.asked, self.basis = directed.where, directed.asked, directed.basis
 
     def is_for(self, uids: Iterable[str]) -> None:
         """Its job was just submitted for these pods: they are its own, though their labels are yet to be written."""
@@ -220,3 +223,34 @@ class Known(msgspec.Struct, gc=False):
             self.written.labels.pop(uid, None)
             self.written.seen.discard(uid)
         self.unwritten = set()
+
+
+class Workloads(dict[WorkloadKey, Known]):
+    """All that are known. Those of one set (a JobSet, say) are found without a look at all others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: dict[tuple[str, str, str], dict[WorkloadKey, None]] = {}
+
+    def parts(self, key: WorkloadKey) -> list[WorkloadKey]:
+        """Those that are of the set which the key names."""
+        return list(self._parts.get((key.kind, key.namespace, key.name), ()))
+
+    def __setitem__(self, key: WorkloadKey, known: Known) -> None:
+        if key.kind in SETS:
+            self._parts.setdefault((key.kind, key.namespace, key.object_name), {})[key] = None
+        super().__setitem__(key, known)
+
+    def setdefault(self, key: WorkloadKey, known: Known) -> Known:
+        found = self.get(key)
+        if found is None:
+            found = self[key] = known
+        return found
+
+    def forget(self, key: WorkloadKey) -> None:
+        """If it is known."""
+        if self.pop(key, None) is not None and key.kind in SETS:
+            own = (key.kind, key.namespace, key.object_name)
+            del self._parts[own][key]
+            if not self._parts[own]:
+                del self._parts[own]

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import msgspec
 
-from slinky.kube.objects import Container, ContainerStatus, Pod, ResourceNeeds
+from slinky.kube.objects import Container, ContainerStatus, Pod, Quantity, ResourceNeeds
 from slinky.kube.quantities import quantity
 
 __all__ = ["Needs", "counted_of", "needs_of"]
@@ -119,7 +119,7 @@ def _requests(container: Container) -> Amounts:
     return _amounts(container.resources.requests, container.resources.limits)
 
 
-def _amounts(requests: Mapping[str, str], limits: Mapping[str, str]) -> Amounts:
+def _amounts(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) -> Amounts:
     """A limit without a request is one, as the API server says too."""
     return {name: quantity(text) for name, text in {**limits, **requests}.items()}
 

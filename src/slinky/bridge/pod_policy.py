@@ -45,6 +45,8 @@ IS_TAKEN_IN = "is-taken-in-by-the-bridge"
 OURS = "slinky.slurm.net/"  # in every annotation key that the bridge reads or writes
 MOST_GRACE = 30  # seconds, Kubernetes' default; a pod with a longer grace period is judged
 MOST_CONTAINERS, MOST_INIT_CONTAINERS = 4, 2  # of a plain pod
+MOST_PORTS, MOST_VARIABLES, MOST_REQUESTS = 16, 256, 8  # of a plain pod's container
+MOST_TOLERATIONS, MOST_SELECTORS, MOST_VOLUMES = 16, 16, 64  # of a plain pod: far below what the webhook refuses
 
 POD, SPEC = "object.metadata", "object.spec"
 SCHEDULER = f"{SPEC}.?schedulerName.orValue('{DEFAULT_SCHEDULER}')"
@@ -147,7 +149,8 @@ def _plain(settings: Settings) -> list[tuple[str, str]]:
     judged = [
         f"{SPEC}.?nodeName.orValue('') == ''",
         f"{SPEC}.?resourceClaims.orValue([]).size() == 0",
-        f"!{SPEC}.?affinity.?nodeAffinity.hasValue()",
+        f"!{SPEC}.?affinity.hasValue()",
+        f"{SPEC}.?topologySpreadConstraints.orValue([]).size() == 0",
         f"!{SPEC}.?activeDeadlineSeconds.hasValue()",
         f"{SPEC}.?terminationGracePeriodSeconds.orValue({MOST_GRACE}) <= {grace}",
     ]
@@ -159,6 +162,16 @@ def _plain(settings: Settings) -> list[tuple[str, str]]:
         f"{SPEC}.?initContainers.orValue([]).size() <= {MOST_INIT_CONTAINERS}",
     ]
     requests = "c.?resources.?requests.orValue({})"
+    short = [
+        f"{SPEC}.?tolerations.orValue([]).size() <= {MOST_TOLERATIONS}",
+        f"{SPEC}.?nodeSelector.orValue({{}}).size() <= {MOST_SELECTORS}",
+        f"{SPEC}.?volumes.orValue([]).size() <= {MOST_VOLUMES}",
+    ]
+    of_each = [
+        f"c.?ports.orValue([]).size() <= {MOST_PORTS}",
+        f"c.?env.orValue([]).size() <= {MOST_VARIABLES}",
+        f"{requests}.size() <= {MOST_REQUESTS}",
+    ]
     device = f"{CONTAINERS}.exists(c, {requests}.exists(r, r.startsWith('{DEVICE_CLASS}')))"
     return [
         (
@@ -167,6 +180,7 @@ def _plain(settings: Settings) -> list[tuple[str, str]]:
         ),
         ("asks-for-nothing-that-is-judged", " && ".join(judged)),
         ("has-few-containers", " && ".join(few)),
+        ("has-short-lists", " && ".join([*short, f"{CONTAINERS}.all(c, {' && '.join(of_each)})"])),
         ("has-no-device-of-a-class", f"!{device}"),
     ]
 

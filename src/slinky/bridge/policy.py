@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from slinky.bridge.annotations import JobSettings, in_short, suffix_of
+from slinky.bridge.cross_namespace import reaching_terms
 from slinky.bridge.gres_needs import too_few
 from slinky.bridge.keys import POLICY, SETTINGS
 from slinky.bridge.policy_settings import MOST_GRACE_SECONDS, NAMED, PolicyGrant, PolicyRule, PriorityClass
 from slinky.bridge.settings import Settings, matches
 from slinky.bridge.workload import Workload
+from slinky.kube.objects import Affinity
 
 __all__ = ["Grant", "Policy", "PolicyError"]
 
@@ -27,8 +29,8 @@ WORDS = {"qos": "QoS", "wckey": "WCKey"}
 
 
 NEVER = (
-    "Slurm schedules nothing in namespace {}, as Kubernetes, Slurm or the bridge itself run there: delete the pod; "
-    "what made it makes another, for Kubernetes' own scheduler"
+    "Slurm schedules nothing in namespace {}, because Kubernetes, Slurm or the bridge runs there. "
+    "Delete the pod; its controller creates another for the default scheduler"
 )
 
 
@@ -52,6 +54,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     min_nice: int = 0
     exclusive: bool = True
     dependency: bool = True
+    cross_namespace_affinity: bool = True
     time_limit: int = 0
     max_time_limit: int = 0
     max_grace: int = 0
@@ -84,6 +87,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         said = workload.settings
         longest = max((pod.spec.termination_grace_period_seconds or 0 for pod in workload.everyone), default=0)
         problems = [*self.refusals(said, priority_class, workload.time_limit), *self.too_long(longest)]
+        problems += next((found for pod in workload.everyone if (found := self.reaching(pod.spec.affinity))), [])
         if problems := [*problems, *self.groupless(said), *too_few(said.gres, workload.everyone, self.gres)]:
             raise PolicyError(problems)
         return msgspec.structs.replace(workload, settings=self.settle(said, priority_class, workload.time_limit))
@@ -93,7 +97,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         user = said.user_id or self.defaults.get("user")
         if not user or self._group_of(said):
             return []
-        whose = _annotation("user_id", user) if said.user_id else f"jobs of namespace {self.namespace} are user {user!r}'s"
+        whose = _annotation("user_id", user) if said.user_id else f"jobs of namespace {self.namespace} run as user {user!r}"
         why = f"{whose}, and no group is named, so Slurm would run the job as group 0 (root)"
         if said.user_id and self._may_name_some("group"):
             return [f"{why}: add annotation {SETTINGS}{suffix_of('group_id')} with the user's group (`id -gn {user}`)"]
@@ -113,6 +117,14 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         if not self.max_grace or (grace or 0) <= self.max_grace:
             return []
         return [f"spec.terminationGracePeriodSeconds is {grace}, and namespace {self.namespace} may have {self.max_grace} at most"]
+
+    def reaching(self, affinity: Affinity | None) -> list[str]:
+        """Required affinity to pods of other namespaces, where the namespace may have none."""
+        if self.cross_namespace_affinity:
+            return []
+        why = f"reaches into other namespaces, and required affinity of namespace {self.namespace} may not"
+        advice = f"(policy `crossNamespaceAffinity`): leave it out, or name {self.namespace} alone in `namespaces`"
+        return [f"{place} {why} {advice}" for place in reaching_terms(affinity, self.namespace)]
 
     def _names(self, said: JobSettings) -> Iterator[str]:
         for key, field in FIELDS.items():
@@ -220,6 +232,7 @@ class Policy:
             min_nice=said.min_nice or 0,
             exclusive=said.exclusive is not False,
             dependency=said.dependency is not False,
+            cross_namespace_affinity=said.cross_namespace_affinity is not False,
             time_limit=said.time_limit or 0,
             max_time_limit=said.max_time_limit or 0,
             max_grace=MOST_GRACE_SECONDS if said.max_grace_seconds is None else said.max_grace_seconds,

@@ -32,7 +32,9 @@ class PolicyGrant(Section, frozen=True):
     user: Annotated[str | None, Help("Slurm user whose jobs these are; where none is named, whoever the bridge's token belongs to.")] = None
     group: Annotated[
         str | None,
-        Help("The group of that user; without `user`, the group of whichever user is named by annotation. Slurm would take root's."),
+        Help(
+            "Group of that user; without `user`, the group of the user named by annotation. A user without a group is refused, because Slurm would use group 0."
+        ),
     ] = None
     account: Annotated[str | None, Help("Account of workloads that name none; else Slurm's default for the user.")] = None
     qos: Annotated[str | None, Help("QoS of workloads that name none.")] = None
@@ -57,6 +59,12 @@ class PolicyGrant(Section, frozen=True):
     min_nice: Annotated[int | None, Help("Lowest nice value. Unless said: 0, as below it one goes before others.")] = None
     exclusive: Annotated[bool | None, Help("Whether nodes may be asked for that are not shared with everybody. Unless said: yes.")] = None
     dependency: Annotated[bool | None, Help("Whether dependencies on jobs may be named. Unless said: yes.")] = None
+    cross_namespace_affinity: Annotated[
+        bool | None,
+        Help(
+            "Whether required affinity and anti-affinity between pods may reach into other namespaces. Unless said: yes, as in Kubernetes. A running pod with such anti-affinity keeps other tenants' pods off its node, or its zone."
+        ),
+    ] = None
     max_time_limit: Annotated[int | None, Help("Most minutes that may be asked for. Unless said, or with 0: what Slurm allows.")] = None
     max_grace_seconds: Annotated[
         int | None,

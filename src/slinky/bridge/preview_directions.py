@@ -12,7 +12,7 @@ from slinky.bridge.eligibility.gang import HOSTNAME
 from slinky.bridge.gang_admission import UNMAPPED
 from slinky.bridge.label_features import features_from
 from slinky.bridge.translate import Site, members
-from slinky.bridge.whereabouts import Whereabouts, put_on, where
+from slinky.bridge.whereabouts import Whereabouts, put_on, usable_of, where
 from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.slurm import JobDescription
@@ -46,7 +46,7 @@ def _asked(pods: Sequence[Pod], job: JobDescription, mapped: Mapping[str, str], 
     features = frozenset(feature for pod in pods for labels in _wanted(pod) for feature in features_from(labels, mapped))
     partition = job.partition or ""
     room = NodeRoom(partitions=frozenset(partition.split(",")), cpus=0, memory=0, gres={}, features=features)
-    return where(pods, (), {"any": room}, partition=partition, said=job.constraints or "", mapped=mapped, one_of=one_of).constraint
+    return where(pods, (), usable_of({"any": room}, partition), said=job.constraints or "", mapped=mapped, one_of=one_of).constraint
 
 
 def _wanted(pod: Pod) -> Iterator[Mapping[str, str]]:

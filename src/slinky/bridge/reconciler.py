@@ -22,7 +22,7 @@ from slinky.bridge.jobs import Jobs
 from slinky.bridge.knowledge import Groups, Hold, Knowledge
 from slinky.bridge.looks import next_moment, phase_of, views_in_turns, views_of
 from slinky.bridge.membership import Membership
-from slinky.bridge.memory import Known
+from slinky.bridge.memory import SETS, Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.pacing import Pace, all_of, seconds_between_looks
 from slinky.bridge.placement import Placement
@@ -139,6 +139,7 @@ class Reconciler:
         elif known.end.is_same_end(ending):
             return
         else:  # the budget is asked again at once; the time for which it was honoured counts
+            self._acts.ask_again(key.namespace, known)
             again = {uid: msgspec.structs.replace(refusal, tries=0, again=0.0) for uid, refusal in known.refusals.items()}
             known.refusals = again
         known.end = ending
@@ -146,9 +147,8 @@ class Reconciler:
 
     def look(self, key: WorkloadKey) -> None:
         """At a workload, if it is known. The key of a JobSet or LeaderWorkerSet without a part means its parts that are known."""
-        if key.kind in ("JobSet", "LeaderWorkerSet") and not key.part:
-            own = (key.kind, key.namespace, key.name)
-            for known in [each for each in self.known if (each.kind, each.namespace, each.object_name) == own]:
+        if key.kind in SETS and not key.part:
+            for known in self.known.parts(key):
                 self.queue.add(known)
         elif key in self.known:
             self.queue.add(key)
@@ -234,6 +234,8 @@ class Reconciler:
                 self._submitter.leave_lines(key)
         if job is not None and not starts:
             self._submitter.siblings.land(key)
+        elif job is not None and job.state == "running":
+            self._submitter.siblings.started(key)
         await self._carry_out(actions, key, {pod.metadata.uid: pod for pod in pods}, now, known)
         self._metrics.now(known, phase_of(now, self._window.is_waiting(key) or self._submitter.stands_in_line(key)), len(pods))
         self._teller.look(key, msgspec.structs.replace(now, pods=everyone) if strangers else now, pods)
@@ -287,6 +289,7 @@ class Reconciler:
         given_back = False
         if len(pods) > 1 and any(isinstance(action, Evict) for action in actions):
             await self._submitter.label_all(pods.values(), known)
+        evictions = iter(self._acts.in_turn([action for action in actions if isinstance(action, Evict)], known))
         for action in actions:
             match action:
                 case Submit():
@@ -309,8 +312,9 @@ class Reconciler:
                 case Label(uid, job_id):
                     acts.append(self._submitter.label([pods[uid]], job_id, known))
                     given_back = given_back or not job_id
-                case Evict(uid):
-                    acts.append(self._acts.evict(pods[uid], action, known))
+                case Evict():
+                    eviction = next(evictions)
+                    acts.append(self._acts.evict(pods[eviction.uid], eviction, known))
                 case Shorten(uid):
                     acts.append(self._acts.shorten(pods[uid]))
                 case SetApart(uid):
@@ -335,14 +339,15 @@ class Reconciler:
 
     def _look_again(self, key: WorkloadKey, known: Known) -> None:
         now = asyncio.get_running_loop().time()
+        least = seconds_between_looks(known.pods)  # moments of each of n pods, one by one, would cost n²
         for moment in (next_moment(known, now, self.succession.seconds), self._submitter.turn_of(key)):
             if moment > now:
-                self.queue.add_after(key, moment - now + 0.05)
+                self.queue.add_after(key, max(moment - now, least) + 0.05)
 
     def _forget(self, key: WorkloadKey, known: Known) -> None:
         self.knowledge.drop_job(key, known)
         self._metrics.forget(known)
-        self.known.pop(key, None)
+        self.known.forget(key)
         self._teller.forget_all(key)
         self.binder.forget(key)
         self.endings(key, None, 0)

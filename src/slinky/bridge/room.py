@@ -31,7 +31,7 @@ class Reasons(Mapping[str, str]):
     def __getitem__(self, node: str) -> str:
         if node not in self._names:
             raise KeyError(node)
-        return self._why(node) or f"node {node} did not have enough a moment ago"
+        return self._why(node) or f"node {node} was refused a moment ago"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -57,7 +57,10 @@ def room_refusal(
         has = quantity(text) if text is not None else NOTHING
         if amount > has:
             there, asked = with_units(name, has, amount)
-            return f"node {node.metadata.name} has {there} {name} in all, and the pod asks for {asked}"
+            if text is None and "/" in name and name not in counted:
+                others = "resources of a DeviceClass are not supported"
+                return f"node {node.metadata.name} offers no {name}, but the pod requests {asked} ({others})"
+            return f"node {node.metadata.name} has {there} {name} in total, but the pod requests {asked}"
         room = has - (foreign if name in counted else used).get(name, NOTHING)
         if amount > room:
             others = " besides other schedulers' pods" if name in counted else ""

@@ -61,7 +61,7 @@ class GangSettings(_Section, frozen=True):
     max_pods: Annotated[
         int,
         Help(
-            "Pods that one gang may have at most. A larger one is refused when it is applied, or its pods get the reason as their condition; a gang is one Slurm job, and is planned and bound as one."
+            "Maximum number of pods in a gang. A larger gang is refused when it is applied; if the webhook does not see it, its pods' condition gives the reason."
         ),
     ] = 20000
     hetjobs: Annotated[
@@ -159,7 +159,7 @@ class Settings(_Section, frozen=True):
     task_environment: Annotated[
         Literal["auto", "all", "none"] | bool,
         Help(
-            "Which pods get the whole environment of a Slurm task (SLURM_PROCID, SLURM_NTASKS and the rest). auto: pods with a Slurm annotation, of a group, or of a controller that makes batch pods, and pods that mention a SLURM_ variable; other pods get SLURM_JOB_ID and SLURM_CPUS_PER_TASK. all, or true: every pod. none, or false: no pod, and no variable at all. Each variable costs the API server CPU at each change of the pod."
+            "Which pods get the whole environment of a Slurm task (SLURM_PROCID, SLURM_NTASKS and the rest). auto: pods with a Slurm annotation, in a group, or of a batch controller, and pods that mention a SLURM variable; other pods get SLURM_JOB_ID and SLURM_CPUS_PER_TASK. all or true: every pod. none or false: no pod gets any variable. Each variable costs the API server CPU at each change of the pod."
         ),
     ] = "auto"
     default_cpus: Annotated[int, Help("CPUs of a pod that asks for none.")] = 1

@@ -1,7 +1,10 @@
 """What Slurm's nodes could hold: the judgement on a job that no node may be large enough for, remembered until nodes change.
 
-Comes in: Slurm's nodes, read before anything is kept back, and every few seconds while something is. Goes out: what is missing, if anything. What must stay true: what could run is never kept back for long: a "no" counts only if it rests on a list that
-was read after the question.
+Comes in: Slurm's nodes, read before anything is kept back, and every few seconds while something is. Goes out: what is missing, if anything.
+
+*Invariants:* what could run is never kept back for long: Slurm is asked after the question whether nodes have changed. The
+list of all nodes (3 KB a node) is read only when they have, and takes a tenth of the time at most; in between a "no" rests on
+a list that is younger than `LOOK_SECONDS`, and is taken back when a newer one says otherwise.
 """
 
 import asyncio
@@ -24,6 +27,10 @@ MOST_JUDGED = 1000
 BACKOFF = Backoff(first=0.5, most=15.0)
 FRESH_SECONDS = 1.0
 LOOK_SECONDS = 10.0
+WHOLE_SECONDS = 60.0  # Slurm (26.05) does not count it as a change that a node was deleted
+SHARE = 0.1  # of the time, for lists of all nodes
+LEAST_REST = 0.2  # after such a list; a rest as short as that is waited for
+MOST_OUTDATED = 3.0  # seconds that a list which is known to be old stands
 REMEMBERED_SECONDS = 900.0  # after somebody was told no, who asks again sooner than that if he is still there
 
 
@@ -47,17 +54,22 @@ class SlurmNodes:
         self._kinds: dict[object, NodeRoom] = {}  # nodes of one kind have one room
         self._partitions: frozenset[str] | None = None  # in which there are nodes; None where that is not known
         self._judged: dict[object, str] = {}
-        self._read_at = float("-inf")
+        self._few: dict[object, str] = {}  # the same of hetjobs
+        self._sure_at = float("-inf")  # the list was right then
+        self._whole_at = float("-inf")  # when it was read
+        self._rest_until = float("-inf")
+        self._update_time = 0  # by Slurm's clock
         self._reading = asyncio.Lock()
         self._told = True
         self._outdated = False
         self.version = 0  # another when nodes are
+        self.names_version = 0  # another when some came or went
         self.on_room: Callable[[], None] = lambda: None
         self.on_resumed: Callable[[], None] = lambda: None
         self._unused: set[str] = set()
 
     async def shortfall(self, job: JobDescription) -> Shortfall:
-        """Raises SlurmError where Slurm cannot be asked. The nodes are read at most once a second, whoever asks."""
+        """Raises SlurmError where Slurm cannot be asked."""
         if self._rooms and not self._judge(job):
             return FITS
         asked = asyncio.get_running_loop().time()
@@ -65,14 +77,22 @@ class SlurmNodes:
         missing = self._judge(job)
         if missing:
             self._refused_at = asked
-        return Shortfall(missing, self._read_at >= asked)
+        return Shortfall(missing, self._sure_at >= asked or not self._outdated)
 
     async def too_few(self, jobs: Sequence[JobDescription]) -> str:
         """Whether these could not run side by side on nodes of their own, by a list that is not old. Raises SlurmError."""
-        if self._rooms and not too_few_nodes(jobs, self._rooms):
+        if self._rooms and not self._too_few(jobs):
             return ""
         await self._read(asyncio.get_running_loop().time())
-        return too_few_nodes(jobs, self._rooms)
+        return self._too_few(jobs)
+
+    def _too_few(self, jobs: Sequence[JobDescription]) -> str:
+        shape = tuple((*_asked(job), job.constraints) for job in jobs)
+        if shape not in self._few:
+            if len(self._few) >= MOST_JUDGED:
+                self._few.clear()
+            self._few[shape] = too_few_nodes(jobs, self._rooms)
+        return self._few[shape]
 
     async def rooms_of(self, partition: str) -> Mapping[str, NodeRoom]:
         """All nodes that are known, by name. They are read where none of that partition is known, or what was read is known to be old. Raises SlurmError."""
@@ -110,8 +130,9 @@ class SlurmNodes:
         """Those of them that are no nodes of Slurm's, by a list that is not old."""
         asked = asyncio.get_running_loop().time()
         wanted = frozenset(names)
-        if asked - self._read_at > LOOK_SECONDS or wanted - self._rooms.keys():
-            await self._read(asked)
+        old = asked - self._whole_at > LOOK_SECONDS
+        if old or wanted - self._rooms.keys():
+            await self._read(asked, whole=old)
         return wanted - self._rooms.keys()
 
     async def run(self) -> None:
@@ -129,18 +150,29 @@ class SlurmNodes:
                 failures += 1
                 log.warning("Slurm's nodes cannot be read (%s); again later, failure %d", error, failures)
 
-    async def _read(self, asked: float) -> None:
-        """Unless somebody did within the last second."""
+    async def _read(self, asked: float, *, whole: bool = False) -> None:
+        """The nodes as they are, or a list that is not old where a newer one would cost too much. `whole`: also without those that were deleted."""
         async with self._reading:
-            if asked - self._read_at > FRESH_SECONDS:
-                began = asyncio.get_running_loop().time()
-                self._keep(await self._slurm.nodes.all())
+            if self._sure_at >= asked and (self._whole_at >= asked or not (whole or self._outdated)):
+                return
+            loop = asyncio.get_running_loop()
+            until = min(self._rest_until, self._whole_at + MOST_OUTDATED) if self._outdated else self._rest_until
+            if (rest := until - loop.time()) > LEAST_REST:
+                return
+            await asyncio.sleep(max(rest, 0.0))
+            began = loop.time()
+            anew = whole or self._outdated or began - self._whole_at > WHOLE_SECONDS
+            nodes, self._update_time = await self._slurm.nodes.since(0 if anew else self._update_time)
+            if nodes is not None:
+                self._keep(nodes)
                 self._outdated = False
-                self._read_at = began  # only now: an attempt that failed is no answer to those who wait
+                self._whole_at = began
+                cost = loop.time() - began
+                self._rest_until = loop.time() + min(max(cost / SHARE, LEAST_REST), LOOK_SECONDS)
+            self._sure_at = began  # only now: an attempt that failed is no answer to those who wait
 
     def _judge(self, job: JobDescription) -> str:
-        asked = (job.partition, job.tasks, job.cpus_per_task, job.memory_per_cpu, job.memory_per_node, job.tres_per_task, job.tres_per_node)
-        shape = (*asked, job.tasks_per_node, job.maximum_nodes, *(job.excluded_nodes or ()))
+        shape = _asked(job)
         if shape not in self._judged:
             if len(self._judged) >= MOST_JUDGED:
                 self._judged.clear()
@@ -167,8 +199,10 @@ class SlurmNodes:
         before = self._rooms.pop(name, None)
         if node is not None:
             self._rooms[name] = self._shared(room_of(node))
+        self.names_version += (before is None) != (node is None)
         if self._rooms.get(name) != before:
             self._judged.clear()
+            self._few.clear()
             self._partitions = None
             self.version += 1
             if self._told:
@@ -192,3 +226,9 @@ class SlurmNodes:
         """Once, however many nodes changed."""
         self._told = True
         self.on_room()
+
+
+def _asked(job: JobDescription) -> tuple[object, ...]:
+    """All that matters to whether nodes could hold it."""
+    asked = (job.partition, job.tasks, job.cpus_per_task, job.memory_per_cpu, job.memory_per_node, job.tres_per_task, job.tres_per_node)
+    return (*asked, job.tasks_per_node, job.maximum_nodes, *(job.excluded_nodes or ()))

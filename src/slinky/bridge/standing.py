@@ -5,7 +5,7 @@ What must stay true: `PodScheduled` has reason `Unschedulable` only where Slurm 
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,15 +14,18 @@ from slinky.bridge.keys import CONDITION
 from slinky.kube import Pod
 from slinky.slurm import Job
 
-__all__ = ["Standing", "conditions_for", "expected_start", "standing_of"]
+__all__ = ["Standing", "conditions_for", "expected_start", "is_endless", "rests_on_endless", "standing_of"]
 
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _PRIORITY = re.compile(r", priority (\d+)")
 NO_NEWS = 0.1  # of a priority
 UNSCHEDULABLE = "Unschedulable"
 MOST_MESSAGE = 1024
-# Slurm plans as if a job without a time limit ended after a year: a start that far away means "not known".
-KNOWN_SECONDS = 300 * 86400
+# Slurm plans as if a job without a time limit ended a year after its start.
+# So a start far away mostly means "not known".
+KNOWN_SECONDS = 30 * 86400
+YEAR_SECONDS = 365 * 86400
+SLACK = 60  # seconds by which Slurm may round a planned start
 
 # What Slurm's words mean to someone who does not know them.
 MEANINGS = {
@@ -80,12 +83,26 @@ def expected_start(job: Job, now: float) -> int:
     """When Slurm expects to start a job that waits, in seconds since 1970; 0 where it does not know.
 
     A held job has no expected start, whatever its record says. Behind jobs without a time limit Slurm
-    only guesses, a year ahead.
+    only guesses, up to a year ahead.
     """
     start = job.start_time
     if not job.is_pending or job.is_held or not isinstance(start, int):
         return 0
     return start if now < start < now + KNOWN_SECONDS else 0
+
+
+def is_endless(job: Job) -> bool:
+    """Whether a running job has no time limit.
+
+    Slurm's main scheduler leaves its limit infinite. Its backfill scheduler writes 365 days.
+    """
+    return not isinstance(job.time_limit, int) or job.time_limit * 60 >= YEAR_SECONDS
+
+
+def rests_on_endless(start: float, queue: Iterable[Job]) -> bool:
+    """Whether a planned start waits for the assumed end of a job without a time limit."""
+    ends = (job.end_time for job in queue if job.is_running and is_endless(job))
+    return any(isinstance(end, int) and 0 < end <= start + SLACK for end in ends)
 
 
 def conditions_for(pod: Pod, standing: Standing, now: dt.datetime) -> list[dict[str, Any]]:

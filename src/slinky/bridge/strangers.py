@@ -5,10 +5,10 @@ one of our own that is leaving is not named, as it takes no jobs and could not b
 """
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.node_names import NodeNames
-from slinky.slurm import JobDescription
 
 __all__ = ["asks_for_devices", "strangers", "with_devices_of_two"]
 
@@ -30,5 +30,15 @@ def with_devices_of_two(rooms: Mapping[str, NodeRoom]) -> dict[str, str]:
     }
 
 
-def asks_for_devices(job: JobDescription) -> bool:
+class Devices(Protocol):
+    """What tells of a job whether it asks for devices."""
+
+    @property
+    def tres_per_task(self) -> str | None: ...
+
+    @property
+    def tres_per_node(self) -> str | None: ...
+
+
+def asks_for_devices(job: Devices) -> bool:
     return bool(job.tres_per_task or job.tres_per_node)

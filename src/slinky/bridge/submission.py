@@ -109,8 +109,9 @@ class Layout:
         length = sum(map(len, self.lists.values()))
         self.on_all = length <= MOST_LIST or length * len(slots) <= MOST_LISTS
         self.on_first = length <= MOST_FIRST_LIST
-        where = "only the pod of rank 0 has it" if self.on_first else "no pod has it; see scontrol show job"
-        self.withheld = "" if self.on_all else f"the list of the job's {len(self.tasks_on):,} nodes has {length:,} bytes: {where}"
+        where = "only the pod of rank 0 has it" if self.on_first else "no pod has it, run scontrol show job"
+        nodes = f"{len(self.tasks_on):,} nodes"
+        self.withheld = "" if self.on_all else f"the list of the job's {nodes} is too long ({length:,} bytes): {where}"
 
     def lists_for(self, slot: Slot) -> dict[str, str]:
         return self.lists if self.on_all or (self.on_first and not slot.rank) else {"nodelist-withheld": self.withheld}

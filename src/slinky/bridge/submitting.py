@@ -39,7 +39,7 @@ INVALID_NODE_NAME, INVALID_FEATURE = 2018, 2029
 MAX_JOB_COUNT, ACCOUNTING_POLICY = 2007, 2050
 SUBMIT_LIMITS = {
     MAX_JOB_COUNT: "Slurm's job table is full (MaxJobCount)",
-    ACCOUNTING_POLICY: "a limit of the account, user or QoS is reached: jobs submitted (MaxSubmitJobs, GrpSubmitJobs), or size or time of a job",
+    ACCOUNTING_POLICY: "MaxSubmitJobs, GrpSubmitJobs or a size limit of the account, user or QoS (error 2050)",
 }
 ANY_NODE = ""  # in place of a node's name: the job is given back, and no node is to be avoided
 NO_SUCH_NODE = 2014  # there is none that could ever take the job; said also for moments after nodes were made or drained
@@ -82,6 +82,7 @@ class Submitter:
         ):
             known.parked, known.parked_for, known.too_large = "", None, False  # what it waits for is the line
             return False
+        known.names_version = self._directions.names_version
         workload, unknown = await self._directions.known_only(settled)
         if unknown and unknown != known.unknown_nodes:
             self._teller.unknown_nodes(workload.pods, unknown)
@@ -101,11 +102,10 @@ class Submitter:
             jobs = components(workload, site)
             directed = await self._directions.directed(jobs, members(workload, site), known.avoided, workload.same_domain)
             whereabouts = directed.where
-        known.asked = None
+        known.was_directed(directed)
         known.depends_on_pods = self._directions.depend_on_pods(workload.everyone)
         if nowhere := next((found.nowhere for found in whereabouts if found.nowhere), ""):
             self.park(workload.key, known, workload.pods, nowhere, too_large=True, said=said)
-            known.was_directed(whereabouts, directed.asked)
             return False
         missing, sure = await self._shortfall(put_on_all(jobs, whereabouts))
         if missing and not sure:
@@ -144,7 +144,7 @@ class Submitter:
                 known.unsettled = workload
             raise
         known.take(submission, self._poller.epoch)
-        known.was_directed(whereabouts, directed.asked)
+        known.was_directed(directed)
         known.scope = scope
         self.limits.passed(workload.key, asyncio.get_running_loop().time())
         known.is_for(workload.uids)
@@ -169,13 +169,17 @@ class Submitter:
         except NotFoundError:
             return False  # it is over, as will be seen
         known.keep_place(priority)
+        self.siblings.rejected(key, known.arrived)
         known.requeues += 1
         known.avoided |= {node: self._directions.avoid(node, refused[node]) for node in nodes}
         known.rejected = why
+        known.where = known.basis = None  # nodes that are avoided now were not then
         if known.requeues > MOST_REQUEUES:
-            self.park(key, known, pods, f"given back {known.requeues} times in a row, as {why}", too_large=True)
+            self.park(key, known, pods, f"cancelled and submitted again {known.requeues} times in a row: {why}", too_large=True)
             return True
-        log.warning("%s: job %d is given back, and queued again without %s: %s", key, known.job_id, ", ".join(nodes) or "it", why)
+        log.warning(
+            "%s: cancelling job %d and submitting a new one without nodes %s: %s", key, known.job_id, ", ".join(nodes) or "none", why
+        )
         self._teller.requeued(pods, why)
         return True
 

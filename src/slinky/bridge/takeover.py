@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from slinky.bridge.adoption import Found, found_in, whole
 from slinky.bridge.membership import Membership
+from slinky.bridge.pacing import Pace
 from slinky.bridge.reconciler import Reconciler
 from slinky.bridge.views import job_id_of
 from slinky.bridge.workload import WorkloadKey
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 READ_AT_ONCE = 500  # workloads: what was read of them is kept if the next cannot be read
+LOOKS, LOOK_SECONDS = 20, 0.1  # at most so many, until the states of jobs that were taken over are known
 OLDEST = 3  # jobs whose claim is looked at: one of them shows that its leader lives
 RECENT_SECONDS = 60.0  # of submits that are looked at first
 LABELLED_SECONDS = 15.0  # by which the last leader's note may be too late, the clocks of the two machines included
@@ -55,6 +57,8 @@ class Takeover:
         self._is_of, self._inherit = is_of, inherit
         self._suspect = suspect
         self._noted = noted
+        self.leaves: Callable[[Found], bool] = lambda found: found.is_leaving  # its end is near: it goes first
+        self.is_seen: Callable[[WorkloadKey], bool] = lambda _: True  # its job's state is known
         self._began = float("inf")
         self._ahead = 0.0
         self._unnoted: list[Job] = []
@@ -83,7 +87,8 @@ class Takeover:
 
         A copy that was restored from a backup has the labels and the note of that moment. What production has done since is in its newer jobs, and on the oldest one that lives.
         """
-        named = sorted({job_id_of(pod) for key in self._waiting for pod in self._membership.pods(key)} - {0})
+        labels = await self._labels()
+        named = sorted(set[int]().union(*labels.values()))
         live = sorted(status.job_id for status in await self._slurm.jobs.states(named) if not status.is_finished) if named else []
         fresh = await self._slurm.jobs.records([*again, *live[:OLDEST]])
         until, last_id = await self._noted()
@@ -96,7 +101,7 @@ class Takeover:
 
     async def run(self) -> None:
         """Until each workload that was there has its job, or is known to have none."""
-        labels = {key: {job_id_of(pod) for pod in self._membership.pods(key)} - {0} for key in self._waiting}
+        labels = await self._labels()
         await self.until_answered(lambda: self.note(self._unnoted))
         self._unnoted = []
         labelled = sorted(filter(labels.get, labels), key=self._youngest)
@@ -104,18 +109,21 @@ class Takeover:
             keys = labelled[start : start + READ_AT_ONCE]
             named = set[int]().union(*(labels[key] for key in keys))
             await self.until_answered(partial(self._read, named))
-            self._release(key for key in keys if labels[key] & {job_id for found in self._of(key) for job_id in found.submission.job_ids})
+            await self._release(
+                key for key in keys if labels[key] & {job_id for found in self._of(key) for job_id in found.submission.job_ids}
+            )
         until, last_id = await self._noted()
         await self._slurm.jobs.ids_used(last_id)
         floor = until - LABELLED_SECONDS if until else 0.0
         first = max(floor, self._began - RECENT_SECONDS)
         await self.until_answered(lambda: self._look_back_to(first))
-        self._release(key for key in list(self._waiting) if max(floor, self._youngest(key)) >= first)
+        await self._release(key for key in list(self._waiting) if max(floor, self._youngest(key)) >= first)
         if self._waiting:
             last = min(max(floor, self._youngest(key)) for key in self._waiting)
             log.info("%d workloads wait until the jobs of the last %.0f s are read", len(self._waiting), time.time() - last)
             await self.until_answered(lambda: self._look_back_to(last))
-        self._release(list(self._waiting))
+        while self._waiting:  # more may come meanwhile
+            await self._release(list(self._waiting))
         self.is_done = True
         self._found, self._released = {}, set()
 
@@ -157,13 +165,43 @@ class Takeover:
     def _of(self, key: WorkloadKey) -> list[Found]:
         return list(self._found.get(key, {}).values())
 
-    def _release(self, keys: Iterable[WorkloadKey]) -> None:
-        """In the order in which they came: one that waits for the window keeps its place."""
-        for key in sorted(keys, key=self._youngest):
-            self._waiting.discard(key)
-            self._released.add(key)
+    async def _labels(self) -> dict[WorkloadKey, set[int]]:
+        """The jobs that the pods' labels name, of each workload that waits."""
+        pace, found = Pace(), {}
+        for key in list(self._waiting):
+            found[key] = {job_id_of(pod) for pod in self._membership.pods(key)} - {0}
+            await pace.step()
+        return found
+
+    async def _release(self, keys: Iterable[WorkloadKey]) -> None:
+        """In the order in which they came: one that waits for the window keeps its place. Those whose jobs are about to end go first.
+
+        It takes short turns, as each is judged. The others are looked at when all have their jobs and the poller has
+        seen these: each would be asked about on its own otherwise.
+        """
+        pace, rest = Pace(), list[WorkloadKey]()
+        for key in sorted(keys, key=lambda key: (not self._leaves(key), self._youngest(key))):
+            await pace.step()
+            leaves = self._leaves(key)
             self._inherit(key, self._of(key))
-            self._reconciler.queue.add(key)
+            if leaves:
+                self._let_go(key)
+            else:
+                rest.append(key)
+        for _ in range(LOOKS):
+            if all(map(self.is_seen, rest)):
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        for key in rest:
+            self._let_go(key)
+
+    def _let_go(self, key: WorkloadKey) -> None:
+        self._waiting.discard(key)
+        self._released.add(key)
+        self._reconciler.queue.add(key)
+
+    def _leaves(self, key: WorkloadKey) -> bool:
+        return any(map(self.leaves, self._of(key)))
 
     async def _read(self, job_ids: Iterable[int]) -> None:
         await self.note(await self._slurm.jobs.records(sorted(job_ids), learn=True))
@@ -181,7 +219,7 @@ class Takeover:
             except (SlurmError, KubeError) as error:
                 failures += 1
                 wait = backoff.seconds(failures)
-                log.warning("what is there cannot be taken over (%s); pods run on, again in %.1f s", error, wait)
+                log.warning("takeover failed (%s); running pods keep running; retrying in %.1f s", error, wait)
                 await asyncio.sleep(wait)
 
     def _youngest(self, key: WorkloadKey) -> float:

@@ -79,10 +79,10 @@ def exceeds(pod: Pod, task: PerTask, mapped: Mapping[str, str], *, whole_node: b
     needs = needs_of(pod)
     cpus, memory = whole(needs.cpu), mebibytes(needs.memory)
     if cpus > task.cpus and not whole_node:
-        return f"{cpus} CPUs, and its part of the job has {task.cpus}"
+        return f"{cpus} CPUs, but its share of the job is {task.cpus}"
     if memory > task.least_memory and task.least_memory:
-        return f"{memory} MiB of memory, and its part of the job has {task.least_memory} MiB"
+        return f"{memory} MiB of memory, but its share of the job is {task.least_memory} MiB"
     for kind, count in gres_of(needs, mapped).items():
         if count > task.count(kind):
-            return f"{count} {kind}, and its part of the job has {task.count(kind)}"
+            return f"{count} {kind}, but its share of the job is {task.count(kind)}"
     return ""

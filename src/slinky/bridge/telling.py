@@ -1,7 +1,10 @@
 """Telling users: conditions on pods that wait, and Events for what happens to them.
 
 Comes in: each look of the reconciler at a workload, and what it did. Goes out: writes of status, few: a pod that is bound within the first seconds gets none; one that waits is looked at every half minute, and
-written only when there is something new; one that waits for its turn in the bridge itself is told so once; all together at a limited rate. What must stay true: nothing of the way of a pod ever waits for this.
+written only when there is something new; one that waits for its turn in the bridge itself is told so once; all together at a limited rate.
+
+*Invariants:* nothing of the way of a pod ever waits for this. A large workload is told in slices of about a second; between
+them other namespaces have their turn. Each slice speaks of pods and jobs as they are at that moment.
 """
 
 import asyncio
@@ -10,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from slinky.bridge.keys import CONDITION, SETTINGS
+from slinky.bridge.pacing import Pace
 from slinky.bridge.plan import Snapshot
 from slinky.bridge.settings import StatusSettings
 from slinky.bridge.standing import Standing, conditions_for, standing_of
@@ -24,6 +28,7 @@ __all__ = ["Teller"]
 log = logging.getLogger(__name__)
 
 FIRST_LOOK = 5.0
+SLICE = 20  # writes for one workload, before others have their turn
 
 Standings = Callable[[WorkloadKey], Sequence[tuple[list[Pod], Standing | int | None]]]
 
@@ -42,6 +47,7 @@ class Teller:
         self._waiting: set[WorkloadKey] = set()
         self._suspended: set[WorkloadKey] = set()
         self._resting: set[WorkloadKey] = set()  # of those, what was told lasts until their next step
+        self._rounds: dict[WorkloadKey, set[str]] = {}  # of a workload that was told in part, the pods that were
         self.queue: WorkQueue[WorkloadKey] = WorkQueue(group=lambda key: key.namespace, expected=(SlurmError,))
         self._without_job: dict[WorkloadKey, str] = {}  # pods run, and Slurm does not know their job: what was told
         self.standings: Standings = lambda _: ()
@@ -99,6 +105,7 @@ class Teller:
 
     def forget(self, key: WorkloadKey) -> None:
         """It waits no more, or is no more."""
+        self._rounds.pop(key, None)
         self._waiting.discard(key)
         self._resting.discard(key)
 
@@ -113,13 +120,31 @@ class Teller:
         await self.queue.serve(self._tell, workers=1)
 
     async def _tell(self, key: WorkloadKey) -> None:
-        asks, standings = False, self.standings(key)
+        """A slice of what there is to tell. The next one comes when others have had their turn."""
+        waited, told = key in self._waiting, self._rounds.setdefault(key, set())
+        asks, standings, left = False, self.standings(key), max(SLICE, int(self._settings.rate))
+        pace = Pace()
         for pods, said in standings:
+            untold = [pod for pod in pods if pod.metadata.uid not in told]
+            if not untold:
+                continue
             asks = asks or isinstance(said, int)
             found = await self._asked(said) if isinstance(said, int) else said
-            if found is not None:
-                for pod in pods:
-                    await self._write(pod, found)
+            if found is None:
+                continue
+            for pod in untold:
+                if waited and key not in self._waiting:  # it has just begun: it is told that next
+                    self._rounds.pop(key, None)
+                    self.queue.add(key)
+                    return
+                if not left:
+                    self.queue.add(key)
+                    return
+                if not (isinstance(said, int) and pod.spec.node_name):
+                    left -= await self._write(pod, found)
+                told.add(pod.metadata.uid)
+                await pace.step()
+        self._rounds.pop(key, None)
         if key in self._waiting:
             if standings and all(isinstance(said, Standing) and said.lasting for _, said in standings):
                 self._resting.add(key)
@@ -137,16 +162,18 @@ class Teller:
         except NoSuchJobError:
             return None
 
-    async def _write(self, pod: Pod, standing: Standing) -> None:
+    async def _write(self, pod: Pod, standing: Standing) -> bool:
+        """Whether there was something to write."""
         conditions = conditions_for(pod, standing, dt.datetime.now(dt.UTC))
         if not conditions or not self._may_act():
-            return
+            return False
         change = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": conditions}}
         try:
             await self._kube.patch(PODS, pod.metadata.name, change, pod.metadata.namespace, kind=PatchKind.STRATEGIC, subresource="status")
         except (NotFoundError, InvalidError):
-            return  # it is gone, or another has its name; a conflict is tried again
+            return True  # it is gone, or another has its name; a conflict is tried again
         await asyncio.sleep(1 / self._settings.rate)
+        return True
 
     # Events
 
@@ -158,7 +185,7 @@ class Teller:
         self._event(pods, "Parked", why, warning=True)
 
     def one_for_all(self, pods: Sequence[Pod], why: str) -> None:
-        self._event(pods, "LargestForAll", f"the pods differ and are one Slurm job with the largest needs for all: {why}", warning=True)
+        self._event(pods, "LargestForAll", f"the pods differ: every task requests the largest pod's resources: {why}", warning=True)
 
     def unknown_nodes(self, pods: Sequence[Pod], names: Iterable[str]) -> None:
         listed = compress(sorted(names))
@@ -176,7 +203,7 @@ class Teller:
         self._event(pods, "NodeNotFree", f"not bound yet: {why}", warning=True)
 
     def requeued(self, pods: Sequence[Pod], why: str) -> None:
-        self._event(pods, "Requeued", f"queued again in Slurm without the nodes that were refused: {why}", warning=True)
+        self._event(pods, "Requeued", f"submitted to Slurm again, without the nodes that Kubernetes refused: {why}", warning=True)
 
     def waits(self, pods: Sequence[Pod], why: str) -> None:
         self._event(pods, "WaitingForVolumes", why, warning=True)

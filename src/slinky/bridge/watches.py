@@ -26,6 +26,7 @@ from slinky.bridge.policy import Policy
 from slinky.bridge.settings import Settings
 from slinky.bridge.shadow_cluster import ShadowCluster
 from slinky.bridge.volumes.live import Volumes
+from slinky.bridge.volumes.verdicts import VolumeVerdicts
 from slinky.bridge.volumes.watching import StorageWatch
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import JOBS, NAMESPACES, NODES, PODS, Backoff, Cache, Client, HealthServer, KubeError, KubeMetrics, Reflector
@@ -97,6 +98,7 @@ class Watches:
         self._storage = StorageWatch(kube, metrics.follow)
         self.volumes = Volumes(self._storage.caches, (self.pods, others), touched, self._storage.trouble)
         surroundings.filters.append(self.volumes.judge)
+        surroundings.volumes = VolumeVerdicts(self.volumes, self.nodes.cache)
         self.judgement = KubernetesJudgement(surroundings, self.ledger)
         self.names = NodeNames(self.nodes.cache)
 

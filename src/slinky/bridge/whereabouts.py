@@ -6,20 +6,36 @@ must stay true: a node that Kubernetes refuses to one of the pods is kept out, b
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
 import msgspec
 
-from slinky.bridge.capacity import NodeRoom, holds_one
+from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.label_features import ANYWHERE, Constraint, constraint_of, is_plain
 from slinky.bridge.marker import Told, made_by_others, names_in, told_of, told_that, with_told
-from slinky.bridge.task import PerTask
 from slinky.kube import Pod
 from slinky.slurm import Job, JobDescription, compress
 
-__all__ = ["EVERYWHERE", "Excluded", "Whereabouts", "change_between", "change_of", "noted", "put_on", "put_on_all", "where"]
+__all__ = [
+    "EVERYWHERE",
+    "Excluded",
+    "Size",
+    "Usable",
+    "Whereabouts",
+    "change_between",
+    "change_of",
+    "finding",
+    "noted",
+    "put_on",
+    "put_on_all",
+    "size_of",
+    "usable_of",
+    "where",
+]
 
 MOST_REASONS = 3
+AT_ONCE = 250  # nodes of which it is said why they are refused
+Size = tuple[int, int, tuple[tuple[str, int], ...]]  # CPUs, memory, GRES
 
 
 class Excluded(tuple[str, ...]):
@@ -43,66 +59,92 @@ class Whereabouts(msgspec.Struct, frozen=True):
 EVERYWHERE = Whereabouts()
 
 
+class Usable(msgspec.Struct, frozen=True):
+    """The nodes of a job's partitions, by name and in the order of names, and the kinds that there are of them."""
+
+    partition: str
+    rooms: dict[str, NodeRoom]
+    kinds: dict[int, tuple[NodeRoom, Size]]  # by the id of the room, which many nodes share
+
+
+def size_of(room: NodeRoom) -> Size:
+    """All that decides whether a room holds a task."""
+    return room.cpus, room.memory, tuple(sorted(room.gres.items()))
+
+
+def usable_of(rooms: Mapping[str, NodeRoom], partition: str) -> Usable:
+    partitions = set(partition.split(",")) if partition else set[str]()
+    kinds = {id(room): room for room in rooms.values()}  # nodes of one kind are one object, as a rule
+    chosen = {kind for kind, room in kinds.items() if not partitions or not partitions.isdisjoint(room.partitions)}
+    found = {name: rooms[name] for name in sorted(rooms) if id(rooms[name]) in chosen}
+    return Usable(partition, found, {kind: (kinds[kind], size_of(kinds[kind])) for kind in chosen})
+
+
 def where(
     pods: Sequence[Pod],
     refusals: Iterable[Mapping[str, str]],
-    rooms: Mapping[str, NodeRoom],
+    usable: Usable,
     *,
-    partition: str,
     said: str = "",
     mapped: Mapping[str, str] | None = None,
     one_of: str = "",
-    task: PerTask | None = None,
+    holding: Collection[Size] | None = None,
     avoided: Mapping[str, str] | None = None,
 ) -> Whereabouts:
     """`refusals` are those of each pod, by node; `avoided` nodes that did not work out, which are always named; `said` the
-    user's own constraint; `one_of` the label by which all nodes must be of one kind. `task`: what Slurm is asked for; a
-    node that does not have it by Slurm's own count is not named, as Slurm does not use it."""
-    partitions = set(partition.split(",")) if partition else set()
+    user's own constraint; `one_of` the label by which all nodes must be of one kind. `holding`: the sizes of nodes that hold
+    a task by Slurm's own count; a node of another size is not named, as Slurm does not use it."""
+    steps = finding(pods, refusals, usable, said=said, mapped=mapped, one_of=one_of, holding=holding, avoided=avoided)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        found: Whereabouts = end.value
+        return found
 
-    def usable(room: NodeRoom) -> bool:
-        return not partitions or not partitions.isdisjoint(room.partitions)
 
+def finding(
+    pods: Sequence[Pod],
+    refusals: Iterable[Mapping[str, str]],
+    usable: Usable,
+    *,
+    said: str = "",
+    mapped: Mapping[str, str] | None = None,
+    one_of: str = "",
+    holding: Collection[Size] | None = None,
+    avoided: Mapping[str, str] | None = None,
+) -> Generator[None, None, Whereabouts]:
+    """The same in steps: why none of thousands of nodes will do takes long to say."""
+    nodes = usable.rooms
     refused: dict[str, Mapping[str, str]] = {}  # with where the reason is found: few are ever read
     for found in (avoided or {}, *refusals):  # what is judged now has the last word
-        refused |= {name: found for name in found if (room := rooms.get(name)) is not None and usable(room)}
+        refused |= dict.fromkeys(filter(nodes.__contains__, found), found)
     if not refused and not mapped and not one_of:
         return EVERYWHERE  # as a rule: no look at each node
-    nodes = {name: room for name, room in rooms.items() if usable(room)}
-    constraint = _constraint(pods, nodes, said, mapped or {})
+    constraint = _constraint(pods, usable, said, mapped or {})
     same = _same(one_of, nodes, refused, mapped or {})
     if not refused and constraint.is_anything and not same:
         return EVERYWHERE
-    kept_out = {name for name, room in nodes.items() if not constraint.holds(room.features)}
+    without = {kind for kind, (room, _) in usable.kinds.items() if not constraint.holds(room.features)}
+    kept_out = {name for name, room in nodes.items() if id(room) in without} if without else set[str]()
     if any(nodes[name].has_slurmd and name not in refused for name in kept_out):
         constraint, kept_out = ANYWHERE, set()  # its features are the site's, not ours: it has the labels, and Slurm is not told so
     if nodes and len(kept_out | refused.keys()) == len(nodes):
-        return Whereabouts(nowhere=_in_words(partition, nodes, refused))
+        return Whereabouts(nowhere=(yield from _in_words(usable.partition, nodes, refused)))
     own = _joinable(said)
     if same and own is None:
         return Whereabouts(
             nowhere=f"its constraint {said!r} cannot be joined with nodes of one {one_of}: say it with features joined by & or by |"
         )
     text = "&".join(filter(None, (own if constraint.text() or same else "", constraint.text(), same)))
-    return Whereabouts(text, _to_be_named(refused.keys() - kept_out, nodes, task, avoided or {}))
+    return Whereabouts(text, _to_be_named(refused.keys() - kept_out, usable, holding, avoided or {}))
 
 
-def _to_be_named(refused: Iterable[str], nodes: Mapping[str, NodeRoom], task: PerTask | None, avoided: Mapping[str, str]) -> Excluded:
+def _to_be_named(refused: Collection[str], usable: Usable, holding: Collection[Size] | None, avoided: Mapping[str, str]) -> Excluded:
     """One that departs takes no jobs, and could not go while a job names it."""
-    can_hold: dict[int, bool] = {}  # nodes of one kind are one object, as a rule
-
-    def is_named(name: str) -> bool:
-        room = nodes[name]
-        if room.departing:
-            return False
-        if task is None or name in avoided:
-            return True
-        found = can_hold.get(id(room))
-        if found is None:
-            found = can_hold[id(room)] = holds_one(room, task)
-        return found
-
-    return Excluded(sorted(filter(is_named, refused)))
+    named = {kind for kind, (_, size) in usable.kinds.items() if holding is None or size in holding}
+    rooms = usable.rooms.items()
+    return Excluded(name for name, room in rooms if name in refused and (id(room) in named or name in avoided) and not room.departing)
 
 
 def _joinable(said: str) -> str | None:
@@ -191,11 +233,11 @@ def _names(hostlists: Iterable[str]) -> frozenset[str]:
     return frozenset().union(*(names_in(words) for words in hostlists if words))
 
 
-def _constraint(pods: Sequence[Pod], nodes: Mapping[str, NodeRoom], said: str, mapped: Mapping[str, str]) -> Constraint:
+def _constraint(pods: Sequence[Pod], usable: Usable, said: str, mapped: Mapping[str, str]) -> Constraint:
     """Of a gang's pods: where they all say the same, as they do. A constraint of the user's that is more than features joined by & cannot be added to."""
     if not mapped or (said and not is_plain(said)):
         return ANYWHERE
-    features = {feature for room in nodes.values() for feature in room.features}
+    features = {feature for room, _ in usable.kinds.values() for feature in room.features}
     shapes = {(id(pod.spec.affinity), id(pod.spec.node_selector)): pod for pod in pods}  # equal ones are one object, as a rule
     constraints = [constraint_of(pod, mapped, features) for pod in shapes.values()]
     first = constraints[0] if constraints else ANYWHERE
@@ -213,13 +255,19 @@ def _same(label: str, nodes: Mapping[str, NodeRoom], refused: Collection[str], m
     return f"[{'|'.join(sorted(values))}]" if values else ""
 
 
-def _in_words(partition: str, nodes: Mapping[str, NodeRoom], refused: Mapping[str, Mapping[str, str]]) -> str:
-    """What most nodes are refused for, by an example each."""
+def _in_words(partition: str, nodes: Mapping[str, NodeRoom], refused: Mapping[str, Mapping[str, str]]) -> Generator[None, None, str]:
+    """What most nodes are refused for, by an example each. Yields after some nodes; one that changes meanwhile may be told with what it says then."""
     examples: dict[str, str] = {}
     counts: Counter[str] = Counter()
-    for name in nodes:
+    for number, name in enumerate(nodes, 1):
+        if number % AT_ONCE == 0:
+            yield
         found = refused.get(name)
-        why = found[name] if found is not None else f"node {name} does not have the labels that are asked for"
+        why = (
+            found.get(name, f"node {name} was refused a moment ago")
+            if found is not None
+            else f"node {name} does not have the labels that are asked for"
+        )
         kind = why.replace(name, "…")
         examples.setdefault(kind, why)
         counts[kind] += 1

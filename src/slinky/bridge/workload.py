@@ -297,8 +297,8 @@ def workload_of(
         if key.kind == "Pod" and group.same_domain:
             raise WorkloadError(
                 [
-                    f"PodGroup {group.metadata.key} keeps its pods on nodes of one {group.same_domain}, and its Slurm job has no place "
-                    f"for pod {first.key}: a job of its own could be elsewhere; create the pod before the group is complete"
+                    f"PodGroup {group.metadata.key} requires one {group.same_domain} for all pods, and its Slurm job is full, "
+                    f"so pod {first.key} cannot join. Create all pods before the job is submitted"
                 ]
             )
     if key.kind == "Pod":

@@ -77,7 +77,7 @@ def webhooks(site: Site, delete: bool) -> None:
     "--user",
     "users",
     multiple=True,
-    help="Who may write the bridge's keys; several times if needed. Default: admission.bridgeUsers of the configuration.",
+    help="User that may write the bridge's keys; may be repeated. Default: admission.bridgeUsers.",
 )
 def key_policy(site: Site, users: tuple[str, ...]) -> None:
     """Print the policy that lets only the bridge write its keys on pods, as YAML.
@@ -87,9 +87,7 @@ def key_policy(site: Site, users: tuple[str, ...]) -> None:
     admission = site.settings().admission
     allowed = users or tuple(admission.bridge_users)
     if not allowed:
-        raise click.UsageError(
-            "name the bridge's user: --user system:serviceaccount:NAMESPACE:NAME, or admission.bridgeUsers in the configuration"
-        )
+        raise click.UsageError("No bridge user. Pass --user system:serviceaccount:NAMESPACE:NAME, or set admission.bridgeUsers.")
     click.echo(as_yaml(key_policy_documents(policy_name(admission.configuration), allowed)), nl=False)
 
 

@@ -18,7 +18,18 @@ from slinky.cli.looking import Looking, looking_options
 from slinky.explain.gathering import gather_job, gather_node, gather_pod, gather_queue
 from slinky.explain.reference import explain_reference
 from slinky.explain.report import Explanation, as_json, explain_job, explain_node, explain_pod, finding_lines, text
-from slinky.explain.whatif import Answer, Ask, AskError, answer_lines, estimate, parse, read_test, sbatch_words
+from slinky.explain.whatif import (
+    Answer,
+    Ask,
+    AskError,
+    answer_lines,
+    checked,
+    estimate,
+    is_doubtful,
+    parse,
+    read_test,
+    sbatch_words,
+)
 
 __all__ = ["explain"]
 
@@ -48,7 +59,11 @@ def explain(context: click.Context, asked: str, partition: str, account: str, qo
         raise click.BadParameter(str(error), param_hint="--whatif") from None
     settings = site.settings()
     place = partition or settings.partition
-    answer = _by_slurm(sbatch, sbatch_words(ask, place, account, qos, settings.default_memory_mib)) or _by_estimate(ask, settings, place)
+    now = dt.datetime.now(dt.UTC)
+    answer = _by_slurm(sbatch, sbatch_words(ask, place, account, qos, settings.default_memory_mib))
+    if answer and is_doubtful(answer, now):
+        answer = checked(answer, asyncio.run(gather_queue(settings)).queue, now)
+    answer = answer or _by_estimate(ask, settings, place)
     click.echo(as_json(answer) if output == "json" else "\n".join(answer_lines(answer, dt.datetime.now(dt.UTC))))
     if answer.start is None:
         sys.exit(1)

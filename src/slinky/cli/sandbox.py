@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from slinky.cli.lazy import LazyGroup
+from slinky.sandbox.bridge import write_first_config
 from slinky.sandbox.building import build_all
 from slinky.sandbox.cache import cache_root, sandboxes
 from slinky.sandbox.debian import PEOPLE
@@ -200,7 +201,7 @@ def restart(name: str, part: str) -> None:
 @named
 def env(name: str) -> None:
     """Shell exports for using a sandbox: eval "$(slinky sandbox env)"."""
-    for key, value in Sandbox.running(name).exports().items():
+    for key, value in _with_tools_config(name).exports().items():
         click.echo(f"export {key}={shlex.quote(value)}")
 
 
@@ -230,10 +231,18 @@ def slurm(name: str, user: str, arguments: tuple[str, ...]) -> None:
 @click.option("--machine", default="", help="A shell on this machine of the sandbox (head, node-0 …) instead of one on the host.")
 def shell(name: str, machine: str) -> None:
     """A shell with kubectl, helm and the Slurm commands at hand."""
-    found = Sandbox.running(name)
+    found = _with_tools_config(name)
     if machine:
         _become(found.enter(["bash"], machine=machine), {"PATH": INSIDE_PATH, "HOME": "/root"})
     _become([os.environ.get("SHELL", "/bin/sh")], found.exports() | {"debian_chroot": f"sandbox {name}"})
+
+
+def _with_tools_config(name: str) -> Sandbox:
+    """Make the configuration that a sandbox of an older release does not have yet."""
+    found = Sandbox.running(name)
+    if not found.tools_config.exists():
+        write_first_config(found)
+    return found
 
 
 def _become(command: list[str], environment: dict[str, str]) -> NoReturn:

@@ -18,6 +18,7 @@ from slinky.sandbox.clusterbridge import cluster_bridge
 from slinky.sandbox.errors import SandboxError, UsageError
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.progress import Progress
+from slinky.sandbox.toolsconfig import write_cluster_tools_config, write_tools_config
 
 __all__ = ["bridge", "make_namespaces", "only_one"]
 
@@ -60,6 +61,8 @@ async def _serve(sandbox: Sandbox, namespaces: tuple[str, ...], cluster: bool) -
             )
             found = await stack.enter_async_context(running)
             await found.protect_keys()
+            write = write_cluster_tools_config if cluster else write_tools_config
+            await asyncio.to_thread(write, sandbox, found.settings)
         _say(sandbox, found, namespaces, "examples/operator/pod.yaml" if cluster else "examples/pod.yaml")
         part, code = await found.first_to_end()
         raise SandboxError(f"slinky bridge {part} ended with {code}: {found.log(part)[-2000:]}")

@@ -11,9 +11,10 @@ __all__ = ["AREAS", "CATALOGUE", "entry"]
 
 NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 
-# In the order in which they are told. Those from `configuration` on are looked at by the doctor, the others by explain; `sides` by both.
+# In the order in which they are told. Those from `configuration` on are looked at by the doctor, the others by explain; `sides` and `bridge` by both.
 AREAS: Mapping[str, str] = {
     "sides": "Whether both sides answer",
+    "bridge": "Whether the bridge acts",
     "pod": "A pod",
     "job": "A job in Slurm",
     "node": "A node",
@@ -48,6 +49,8 @@ _ENTRIES = (
     Entry("slurm-token-expired", "sides", ERROR, "The Slurm token's time is up.", "renew it: `scontrol token username={user} lifespan=86400`, into {file}; it is read again by itself"),
     Entry("slurm-token-refused", "sides", ERROR, "Slurm does not believe the token.", "make it with the key that slurmctld has now (AuthAltParameters=jwt_key=…), for a user that slurmctld's host knows; the token's user is {user}"),
     Entry("slurm-forbidden", "sides", WARNING, "Slurm does not tell the token's user something, so what depends on it is not judged.", "use a token of an administrator of Slurm; this one's user is {user}"),
+    # The bridge
+    Entry("bridge-claim-conflict", "bridge", ERROR, "A bridge leads and does nothing: another copy of its Kubernetes cluster claims jobs in this Slurm. Pods that run go on.", "find the other bridge and end it, or give it another Slurm; to let this one take over: kubectl -n {namespace} annotate --overwrite lease {name} slinky.slurm.net/take-over={word} (docs/operations.md, Kubernetes)"),
     # Pods
     Entry("pod-not-found", "pod", ERROR, "There is no such pod.", "look for its name: kubectl get pods -n {namespace}"),
     Entry("pod-over", "pod", NOTE, "The pod has ended.", ""),
@@ -56,7 +59,7 @@ _ENTRIES = (
     Entry("pod-leaving", "pod", NOTE, "The pod is being deleted; its job's share ends when its containers are gone.", "wait; where its node is gone for good, taint the Node node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"),
     Entry("pod-not-ours", "pod", NOTE, "Its namespace is not managed: Kubernetes' own scheduler places it, Slurm does not know it.", "to have Slurm schedule it: set schedulerName {scheduler}, or have namespace {namespace} managed ({managed}), and create the pod anew"),
     Entry("pod-missed-by-webhook", "pod", ERROR, "Its namespace is managed, but the webhook was not asked when the pod was made, so that another scheduler has it.", "delete the pod, so that it is made anew; `slinky doctor` tells whether the webhook is there now"),
-    Entry("pod-other-scheduler", "pod", NOTE, "The pod names another scheduler, so the bridge leaves it alone.", "to have Slurm schedule it: remove spec.schedulerName, or set it to {scheduler}, and create the pod again"),
+    Entry("pod-other-scheduler", "pod", NOTE, "The pod names another scheduler, so the bridge leaves it alone.", "to have Slurm schedule it: {how}, and create the pod again"),
     Entry("pod-of-daemonset", "pod", NOTE, "Pods of DaemonSets are never taken over by Slurm.", ""),
     Entry("pod-gated-by-kueue", "pod", WARNING, "Kueue holds the pod back: it goes to Slurm when Kueue admits it.", "kubectl get workloads -n {namespace}; or take the label kueue.x-k8s.io/queue-name off, as one queue is enough"),
     Entry("pod-gated", "pod", WARNING, "A scheduling gate holds the pod back: it goes to Slurm when whoever set the gate takes it off.", "ask whoever sets the gate {gate}"),
@@ -71,8 +74,8 @@ _ENTRIES = (
     Entry("pod-nowhere", "pod", ERROR, "Kubernetes would take it on no node of its partition.", "change its nodeSelector, affinity, tolerations or volumes, or the nodes' labels and taints (docs/bridge-eligibility.md)"),
     Entry("pod-not-allowed", "pod", ERROR, "The site's policy does not allow what the pod's annotations say.", "take the annotation off, or have policy of the bridge's configuration allow it for namespace {namespace}"),
     Entry("pod-parked", "pod", ERROR, "The job is refused; it is tried again after a minute, then more and more rarely.", "mend what the message names; the pod need not be made anew"),
-    Entry("pod-over-limit", "pod", ERROR, "The job asks for more than an accounting limit of Slurm allows one job: other jobs of the same account are accepted.", "ask for less (CPUs, GPUs, memory, time limit), or raise the limit: sacctmgr show qos format=name,maxtres,maxwall,flags; sacctmgr show assoc format=account,user,maxtres,maxwall"),
-    Entry("pod-submit-limit", "pod", NOTE, "The account, user or QoS has as many jobs in Slurm as it may have, or Slurm's job table is full. Pods are submitted in the order in which they came, when a job ends.", "wait, end jobs that nobody needs, or raise the limit: sacctmgr show assoc format=account,user,maxsubmit,grpsubmit; sacctmgr show qos format=name,maxsubmit,grpsubmit; MaxJobCount in slurm.conf. If the pod is the first in line and no job of the account is in Slurm, the pod itself asks for more than a limit allows"),
+    Entry("pod-over-limit", "pod", ERROR, "One job may not request this much under Slurm's accounting limits. Smaller jobs of the account are accepted.", "ask for less (CPUs, GPUs, memory, time limit), or raise the limit: sacctmgr show qos format=name,maxtres,maxwall,flags; sacctmgr show assoc format=account,user,maxtres,maxwall"),
+    Entry("pod-submit-limit", "pod", NOTE, "A submit limit of the account, user or QoS is reached, or Slurm's job table is full. When a job ends, the bridge submits the next pod in line.", "wait, cancel unneeded jobs, or raise the limit: sacctmgr show assoc format=account,user,maxsubmit,grpsubmit; sacctmgr show qos format=name,maxsubmit,grpsubmit; MaxJobCount in slurm.conf. If the pod is first in line and the account has no job in Slurm, the pod itself exceeds a limit"),
     Entry("pod-placed-in-turn", "pod", NOTE, "The pod may not share a node, zone or host port with another pod that has a job and no node yet. Such pods are submitted one after the other.", "wait for that pod's job to start (squeue), or use preferred anti-affinity or whenUnsatisfiable: ScheduleAnyway, which keep no pod waiting"),
     Entry("pod-window", "pod", NOTE, "Enough jobs of its namespace, or of all, wait in Slurm already.", "wait, or raise windows.namespace ({window}) or windows.total ({total}), or the rule's window"),
     Entry("pod-gathering", "pod", NOTE, "Not all pods of its gang are there: the gang is queued when they are.", "see why the others are not made: kubectl describe the Job, JobSet, LeaderWorkerSet or PodGroup; a quota may be in the way"),
@@ -163,13 +166,13 @@ _ENTRIES = (
     Entry("webhook-certificate-expired", "webhooks", ERROR, "The webhook's certificate is not valid (any more).", "kubectl -n {namespace} delete secret {secret}, and restart `slinky bridge admission`, which makes another"),
     Entry("webhook-without-endpoint", "webhooks", ERROR, "Nobody answers behind the webhook's Service: pods of managed namespaces are refused.", "start `slinky bridge admission`: kubectl -n {namespace} get pods, endpointslices"),
     Entry("leader-missing", "leader", ERROR, "There is no Lease: no bridge has ever led here.", "start `slinky bridge run` with this configuration (namespace {namespace}, leader.name {name})"),
-    Entry("leader-nobody", "leader", ERROR, "The Lease is held by nobody, or by one that does not renew it: nothing is submitted or bound.", "start `slinky bridge run`: kubectl -n {namespace} get pods, and its log"),
+    Entry("leader-nobody", "leader", ERROR, "The Lease has no holder, or its holder does not renew it: nothing is submitted or bound.", "start `slinky bridge run`: kubectl -n {namespace} get pods, and its log"),
     Entry("clock-kubernetes", "clock", WARNING, "The API server's clock and the one here differ.", "run an NTP client (chrony) on both hosts"),
-    Entry("clock-slurm", "clock", ERROR, "slurmctld's clock and the one here differ: tokens are refused as not yet or no longer valid, and start times are wrong.", "run an NTP client (chrony) on both hosts"),
+    Entry("clock-slurm", "clock", ERROR, "slurmctld's clock and the one here differ: Slurm refuses tokens as not yet or no longer valid, and expected starts are shown in the wrong time. Time limits are not affected: they go by slurmctld's clock.", "run an NTP client (chrony) on both hosts"),
     # Of the operator
     Entry("operator-config-unreadable", "operator", ERROR, "The operator's configuration file is missing or wrong.", "mend {file}; docs/operator-configuration.md has all keys; or name another with --operator-config"),
     Entry("operator-leader-missing", "operator", ERROR, "There is no Lease: no operator has ever led here, and what is written stays undone.", "start `slinky operator run` (helm install slurm-operator charts/slurm-operator --namespace={namespace}), or say where it is (leader.name {name}, namespace {namespace}) with --operator-config"),
-    Entry("operator-leader-nobody", "operator", ERROR, "The Lease is held by nobody, or by one that does not renew it: no cluster is made, changed or drained; those that run go on.", "start `slinky operator run`: kubectl -n {namespace} get pods, and its log"),
+    Entry("operator-leader-nobody", "operator", ERROR, "The Lease has no holder, or its holder does not renew it: no cluster is made, changed or drained; those that run go on.", "start `slinky operator run`: kubectl -n {namespace} get pods, and its log"),
     Entry("operator-kind-missing", "operator-kinds", ERROR, "A kind of the operator's is not installed: the operator waits for it.", "helm install slurm-operator-crds charts/slurm-operator-crds; or: slinky operator crds | kubectl apply --server-side -f -"),
     Entry("operator-kind-older", "operator-kinds", WARNING, "A kind is older than this program, or the Go original's: what it does not know is not judged when it is written, and may be dropped.", "helm upgrade slurm-operator-crds charts/slurm-operator-crds; or: slinky operator crds | kubectl apply --server-side --force-conflicts -f -"),
     Entry("operator-webhook-missing", "operator-webhooks", WARNING, "The webhook configuration is not there: mistakes in objects are told by the operator's conditions only, not when they are written.", "start `slinky operator admission`, which writes it"),

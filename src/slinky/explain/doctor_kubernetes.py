@@ -10,7 +10,7 @@ from slinky.explain.catalogue import entry
 from slinky.explain.facts import in_slurm
 from slinky.explain.findings import Finding
 from slinky.explain.installation import Installation
-from slinky.explain.leader import leader_findings
+from slinky.explain.leader import claim_finding, leader_findings
 from slinky.explain.nodes import devices_in_kubernetes, devices_in_slurm, is_labelled
 from slinky.slurm import compress
 
@@ -100,6 +100,8 @@ def rights(seen: Installation) -> Iterator[Finding]:
 def leader(seen: Installation) -> Iterator[Finding]:
     settings = seen.settings
     yield from leader_findings("", seen.kube.lease, settings.namespace, settings.leader.name, seen.now)
+    if conflict := claim_finding(seen.kube.lease, seen.kube.claim, seen.now):
+        yield conflict
 
 
 def clock(seen: Installation) -> Iterator[Finding]:

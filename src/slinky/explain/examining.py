@@ -15,7 +15,7 @@ from slinky.explain.asking import AskKube, AskSlurm
 from slinky.explain.examining_exporter import examine_exporters
 from slinky.explain.examining_operator import examine_operator, is_there
 from slinky.explain.examining_webhooks import webhooks_of
-from slinky.explain.gathering import lease_of
+from slinky.explain.gathering import claim_lease_of, lease_of
 from slinky.explain.installation import Installation, KubeSide, SlurmSide, Webhooks
 from slinky.explain.rights import Right, review_of, rights_of
 from slinky.kube import (
@@ -104,9 +104,10 @@ async def _kubernetes(kube: AskKube, settings: Settings, bridge_user: str) -> Ku
         kube.ask("namespaces", lambda client: client.list(NAMESPACES), None),
     )
     nobody: tuple[str, tuple[Right, ...]] = (bridge_user, ())
-    pods, lease, webhooks, (user, denied) = await asyncio.gather(
+    pods, lease, claim, webhooks, (user, denied) = await asyncio.gather(
         kube.ask("pods", lambda client: client.list(PODS, labels="scheduler.slinky.slurm.net/slurm-jobid"), None),
         kube.ask("lease", lambda client: lease_of(client, settings), None),
+        kube.ask("claim", lambda client: claim_lease_of(client, settings), None),
         kube.ask("webhooks", lambda client: webhooks_of(client, settings.admission, settings.namespace, _wanted(settings)), Webhooks()),
         kube.ask("rights", lambda client: _rights(client, settings, bridge_user), nobody),
     )
@@ -116,6 +117,7 @@ async def _kubernetes(kube: AskKube, settings: Settings, bridge_user: str) -> Ku
         namespaces=tuple(namespaces.items) if namespaces else (),
         pods=tuple(pods.items) if pods else (),
         lease=lease,
+        claim=claim,
         webhooks=webhooks,
         denied=denied,
         bridge_user=user,

@@ -19,7 +19,7 @@ __all__ = ["Facts", "KubeFacts", "SlurmFacts", "in_slurm"]
 
 
 class KubeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """`unread` names what could not be read; `lease` is the bridge's; `orphan`: the Job that made the pod is not there any more. `device_resources`: names of resources that a DeviceClass serves, with its name."""
+    """`unread` names what could not be read; `lease` is the bridge's, `claim` that of its claim; `orphan`: the Job that made the pod is not there any more. `device_resources`: names of resources that a DeviceClass serves, with its name."""
 
     troubles: tuple[Finding, ...] = ()
     unread: frozenset[str] = frozenset()
@@ -28,6 +28,7 @@ class KubeFacts(msgspec.Struct, frozen=True, kw_only=True):
     namespace: Namespace | None = None
     events: tuple[Event, ...] = ()
     lease: Lease | None = None
+    claim: Lease | None = None
     node: KubeNode | None = None
     nodes: tuple[KubeNode, ...] = ()
     pods: tuple[Pod, ...] = ()

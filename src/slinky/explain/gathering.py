@@ -9,6 +9,7 @@ from collections import Counter
 
 import msgspec
 
+from slinky.bridge.claim import claim_lease
 from slinky.bridge.keys import JOB_ID
 from slinky.bridge.settings import Settings
 from slinky.explain.asking import SECONDS, AskKube, AskSlurm
@@ -35,7 +36,16 @@ from slinky.kube import NotFoundError as KubeNotFoundError
 from slinky.operator.settings import Settings as OperatorSettings
 from slinky.slurm import Job, NotFoundError, SlurmClient, UnavailableError
 
-__all__ = ["gather_all", "gather_job", "gather_node", "gather_pod", "gather_queue", "lease_of", "live_jobs"]
+__all__ = [
+    "claim_lease_of",
+    "gather_all",
+    "gather_job",
+    "gather_node",
+    "gather_pod",
+    "gather_queue",
+    "lease_of",
+    "live_jobs",
+]
 
 MOST_QUEUED = 1000  # jobs in Slurm, above which nobody reads all records (8 to 27 KB each) to tell who goes first
 SHOWN = 40  # jobs of an overview that are read one by one where there are more
@@ -98,9 +108,10 @@ async def gather_queue(settings: Settings) -> SlurmFacts:
 async def gather_all(settings: Settings, access: Access | Exception, offset: int = 0) -> Facts:
     """For an overview: the queue (of a long one, some jobs from `offset` on), all nodes, and the pods that have a job."""
     async with AskKube(access) as kube, AskSlurm(settings) as slurm:
-        listing, lease, found = await asyncio.gather(
+        listing, lease, claim, found = await asyncio.gather(
             kube.ask("pods", lambda client: client.list(PODS, labels=JOB_ID), None),
             kube.ask("lease", lambda client: lease_of(client, settings), None),
+            kube.ask("claim", lambda client: claim_lease_of(client, settings), None),
             _slurm(slurm, 0, queue=False),
         )
         nobody: tuple[dict[str, int], tuple[Job, ...] | None] = ({}, None)
@@ -111,14 +122,16 @@ async def gather_all(settings: Settings, access: Access | Exception, offset: int
         else:
             found = msgspec.structs.replace(found, unread=found.unread | {"queue"})
         pods = tuple(listing.items) if listing else ()
-        facts = KubeFacts(troubles=tuple(kube.troubles), unread=frozenset(kube.unread), pods=pods, lease=lease)
+        unread = frozenset(kube.unread)
+        facts = KubeFacts(troubles=tuple(kube.troubles), unread=unread, pods=pods, lease=lease, claim=claim)
         return Facts(now=_now(), settings=settings, kube=facts, slurm=found)
 
 
 async def _kube(kube: AskKube, settings: Settings, namespace: str, pod: Pod | None) -> KubeFacts:
     name = pod.metadata.name if pod else ""
-    lease, home, events, orphan, devices = await asyncio.gather(
+    lease, claim, home, events, orphan, devices = await asyncio.gather(
         kube.ask("lease", lambda client: lease_of(client, settings), None),
+        kube.ask("claim", lambda client: claim_lease_of(client, settings), None),
         kube.ask("namespace", lambda client: _namespace(client, namespace), None),
         kube.ask("events", lambda client: _events(client, namespace, "Pod", name), ()) if pod else _nothing(),
         kube.ask("owner", lambda client: _is_orphan(client, pod), False) if pod else _nothing(),
@@ -130,6 +143,7 @@ async def _kube(kube: AskKube, settings: Settings, namespace: str, pod: Pod | No
         pod=pod,
         namespace=home,
         lease=lease,
+        claim=claim,
         events=tuple(events),
         orphan=bool(orphan),
         device_resources=devices,
@@ -231,7 +245,10 @@ async def _device_resources(kube: AskKube, pod: Pod | None) -> dict[str, str]:
     async def classes(client: Client) -> list[_DeviceClass]:
         try:
             return list((await client.list(DEVICE_CLASSES)).items)
-        except (KubeNotFoundError, ForbiddenError):  # an older server, or no right to read them: nothing to add
+        except KubeNotFoundError:  # an older server
+            return []
+        except ForbiddenError:  # few tenants may, and few pods need it
+            kube.unread.add("deviceclasses")
             return []
 
     found: list[_DeviceClass] = await kube.ask("deviceclasses", classes, [])
@@ -242,6 +259,14 @@ async def lease_of(client: Client, settings: Settings | OperatorSettings) -> Lea
     try:
         return await client.get(LEASES, settings.leader.name, settings.namespace)
     except KubeNotFoundError:
+        return None
+
+
+async def claim_lease_of(client: Client, settings: Settings) -> Lease | None:
+    """Also None where it may not be read: the bridge's own Lease tells what is needed most."""
+    try:
+        return await client.get(LEASES, claim_lease(settings.leader.name), settings.namespace)
+    except (KubeNotFoundError, ForbiddenError):
         return None
 
 

@@ -30,7 +30,7 @@ class Webhooks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KubeSide(msgspec.Struct, frozen=True, kw_only=True):
-    """`ahead`: seconds that the API server's clock is ahead of ours. `bridge_user`: whose rights were asked about."""
+    """`claim` is the Lease of the bridge's claim. `ahead`: seconds that the API server's clock is ahead of ours. `bridge_user`: whose rights were asked about."""
 
     troubles: tuple[Finding, ...] = ()
     unread: frozenset[str] = frozenset()
@@ -39,6 +39,7 @@ class KubeSide(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: tuple[Namespace, ...] = ()
     pods: tuple[Pod, ...] = ()
     lease: Lease | None = None
+    claim: Lease | None = None
     webhooks: Webhooks = Webhooks()
     denied: tuple[Right, ...] = ()
     bridge_user: str = ""

@@ -7,7 +7,7 @@ import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 
-from slinky.bridge.standing import MEANINGS, expected_start
+from slinky.bridge.standing import MEANINGS, expected_start, is_endless, rests_on_endless
 from slinky.explain.catalogue import entry
 from slinky.explain.facts import Facts, SlurmFacts
 from slinky.explain.findings import Finding
@@ -30,8 +30,11 @@ def moment(seconds: float) -> str:
     return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def job_lines(parts: Sequence[Job], now: dt.datetime) -> Iterator[str]:
-    """What Slurm says, as it says it."""
+def job_lines(parts: Sequence[Job], now: dt.datetime, queue: Sequence[Job] | None = ()) -> Iterator[str]:
+    """What Slurm says, as it says it.
+
+    An expected start is left out if it depends on the end of a job of the `queue` without a time limit.
+    """
     for job in parts:
         reason = f", reason {job.state_reason}" if job.state_reason not in ("", "None") else ""
         where = f" on {job.nodes}" if job.nodes and not job.is_pending else ""
@@ -44,7 +47,7 @@ def job_lines(parts: Sequence[Job], now: dt.datetime) -> Iterator[str]:
         if job.tres_req_str:
             said.append(f"asks for {job.tres_req_str}")
         yield f"job {job.job_id}: {', '.join(said)}"
-        if start := expected_start(job, now.timestamp()):
+        if (start := expected_start(job, now.timestamp())) and not rests_on_endless(start, queue or ()):
             yield f"job {job.job_id} is expected to start at {moment(start)}"
 
 
@@ -62,7 +65,7 @@ def job_findings(facts: Facts, end: str = "") -> list[Finding]:
     if leader.is_suspended:
         return [entry("job-suspended").found(about, "it is suspended", job=leader.job_id)]
     if leader.is_running:
-        limit = leader.end_time if isinstance(leader.time_limit, int) else None
+        limit = None if is_endless(leader) else leader.end_time
         ends = f", until {moment(limit)} at the latest" if isinstance(limit, int) and limit else ", without a time limit"
         return [entry("job-running").found(about, f"it runs on {leader.nodes}{ends}")]
     found: dict[str, Finding] = {}

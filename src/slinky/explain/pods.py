@@ -13,7 +13,7 @@ from slinky.explain.catalogue import entry
 from slinky.explain.facts import Facts
 from slinky.explain.findings import Finding
 from slinky.explain.jobs import job_findings, job_lines
-from slinky.explain.leader import is_held
+from slinky.explain.leader import claim_finding, is_held
 from slinky.kube import Pod
 
 __all__ = ["job_of", "pod_findings", "pod_lines", "requested"]
@@ -38,6 +38,7 @@ STANDINGS = {
     "Lost": "pod-lost",
 }
 
+TOO_LARGE = r"in total, but the pod requests|offers no .*, but the pod requests"
 # What a refusal is about, by Slurm's error names and the bridge's own words.
 REFUSALS = (
     (re.compile(r", and (jobs of )?namespace |is the (highest|lowest) that namespace|the site delivers no signals"), "pod-not-allowed", ""),
@@ -45,7 +46,8 @@ REFUSALS = (
     (re.compile(r"INVALID_QOS|\b2066\b|[Ii]nvalid qos"), "pod-qos-refused", "qos"),
     (re.compile(r"accounting/QOS policy|\b2050\b"), "pod-over-limit", ""),
     (re.compile(r"INVALID_PARTITION|\b2000\b|[Ii]nvalid partition"), "pod-partition-unknown", "partition"),
-    (re.compile(r"in all, and the pod asks for"), "pod-too-large", ""),
+    (re.compile(r"resourceClaims|devices of a DeviceClass"), "pod-devices-unsupported", ""),
+    (re.compile(TOO_LARGE), "pod-too-large", ""),
     (re.compile(r"none of the \d+ nodes|of one .*: say it|anti-affinity|affinity|label .* is not"), "pod-nowhere", ""),
     (re.compile(r"no node of partition|could hold \d+ of|has no nodes|NODE_CONFIG_UNAVAILABLE|\b2014\b"), "pod-too-large", ""),
 )
@@ -82,7 +84,7 @@ def pod_findings(facts: Facts) -> list[Finding]:
 
 
 def slurm_lines(facts: Facts) -> Iterator[str]:
-    yield from job_lines(facts.slurm.jobs, facts.now)
+    yield from job_lines(facts.slurm.jobs, facts.now, facts.slurm.queue)
 
 
 def _findings(facts: Facts) -> Iterator[Finding]:
@@ -115,7 +117,13 @@ def _of_others(pod: Pod, facts: Facts, about: str) -> Iterator[Finding]:
     if owner and owner.kind == "DaemonSet":
         yield entry("pod-of-daemonset").found(about, f"it is of DaemonSet {owner.name}; {seen}")
     elif pod.spec.scheduler_name != DEFAULT_SCHEDULER:
-        yield entry("pod-other-scheduler").found(about, seen, scheduler=settings.scheduler_name)
+        ours = settings.scheduler_name
+        how = (
+            f"remove spec.schedulerName, or set it to {ours}"
+            if settings.manages(facts.namespace, labels)
+            else f"set spec.schedulerName to {ours}"
+        )
+        yield entry("pod-other-scheduler").found(about, seen, how=how)
     elif settings.manages(facts.namespace, labels):
         yield entry("pod-missed-by-webhook").found(about, f"{seen}, though namespace {facts.namespace} is managed")
     else:
@@ -164,9 +172,12 @@ def _waiting(pod: Pod, facts: Facts, about: str) -> Iterator[Finding]:
     if leaderless:
         holder = facts.kube.lease.spec.holder_identity if facts.kube.lease else ""
         seen = f"Lease {facts.settings.namespace}/{facts.settings.leader.name} " + (
-            f"was last renewed by {holder}, too long ago" if holder else "is held by nobody" if facts.kube.lease else "does not exist"
+            f"was last renewed by {holder}, too long ago" if holder else "has no holder" if facts.kube.lease else "does not exist"
         )
         yield entry("bridge-not-running").found(about, seen, namespace=facts.settings.namespace)
+    conflict = claim_finding(facts.kube.lease, facts.kube.claim, facts.now)
+    if conflict:
+        yield conflict
     said, job = pod.condition(CONDITION), job_of(pod)
     if said and said.reason in ("NodeNotFree", "BindingVolumes"):
         yield _standing(said.reason, said.message, facts, about)
@@ -183,7 +194,7 @@ def _waiting(pod: Pod, facts: Facts, about: str) -> Iterator[Finding]:
         yield _refused(said.message or "the bridge does not say why", facts, about)
     elif said and said.reason in STANDINGS:
         yield _standing(said.reason, said.message, facts, about)
-    elif not leaderless and facts.kube.knows("lease"):
+    elif not leaderless and not conflict and facts.kube.knows("lease"):
         born = pod.metadata.creation_timestamp
         late = born is not None and facts.now - born > PATIENCE
         seen = "it has no job, and no condition of the bridge's" + ("" if late else ": it was made a moment ago")
@@ -210,9 +221,19 @@ def _refused(message: str, facts: Facts, about: str) -> Finding:
     for name in sorted(requested(pod)) if pod else ():
         device_class = facts.kube.device_resources.get(name) or name.partition(DEVICE_CLASS)[2]
         if device_class:
-            return entry("pod-devices-unsupported").found(about, f"resource {name} is served by DeviceClass {device_class}; {message}")
+            seen = f"resource {name} is served by DeviceClass {device_class}, which the bridge does not support"
+            return entry("pod-devices-unsupported").found(about, seen)
     for pattern, code, key in REFUSALS:
         if pattern.search(message):
             partitions = ", ".join(found.name for found in facts.slurm.partitions) or "none that the token sees"
-            return entry(code).found(about, message, key=SETTINGS + key, partitions=partitions, namespace=facts.namespace)
+            seen = message + (_unread_classes(facts) if code == "pod-too-large" else "")
+            return entry(code).found(about, seen, key=SETTINGS + key, partitions=partitions, namespace=facts.namespace)
     return entry("pod-parked").found(about, message)
+
+
+def _unread_classes(facts: Facts) -> str:
+    """A sentence for resources that a DeviceClass may serve, if the classes cannot be listed."""
+    names = sorted(name for name in requested(facts.kube.pod) if "/" in name) if facts.kube.pod else []
+    if facts.kube.knows("deviceclasses") or not names:
+        return ""
+    return f". You may not list deviceclasses.resource.k8s.io, so explain cannot tell whether a DeviceClass serves {', '.join(names)}"

@@ -10,7 +10,8 @@ from slinky.explain.findings import Entry
 
 __all__ = ["doctor_reference", "explain_reference"]
 
-EXPLAINED = ("sides", "pod", "job", "node")
+BY_BOTH = ("sides", "bridge")
+EXPLAINED = (*BY_BOTH, "pod", "job", "node")
 SEVERITIES = "Three severities: `error` (does not work), `warning` (works, but not as it should), `note` (how things are)."
 
 EXPLAIN = f"""\
@@ -28,13 +29,13 @@ slinky explain --whatif "8 gpu 4h"       # when would this start?
 Each tells what stands in the way with what to do about it, and below that what Kubernetes and Slurm say in their own words. `-o json` is for programs. Nothing is changed on either side.
 
 - **As a plugin of kubectl's**: `kubectl slurm explain|doctor|top|translate …`, where `kubectl-slurm`, which is installed beside `slinky`, is in PATH.
-- **What it needs**: a kubeconfig that may read pods, Events, nodes and the bridge's Lease, and a token for slurmrestd: the bridge's configuration says where both are (`--config`, SLINKY_BRIDGE_CONFIG); without one, SLINKY_SLURM_URL and SLINKY_SLURM_TOKEN_FILE. What may not be read is a finding, and the rest is told all the same.
+- **What it needs**: a kubeconfig that may read pods, Events, nodes, namespaces, Jobs and the bridge's Lease, and may list `deviceclasses` (`resource.k8s.io`; without that right `explain` cannot tell whether a DeviceClass serves a resource, and says so), and a token for slurmrestd: the bridge's configuration says where both are (`--config`, SLINKY_BRIDGE_CONFIG); without one, SLINKY_SLURM_URL and SLINKY_SLURM_TOKEN_FILE. What may not be read is a finding, and the rest is told all the same.
 - **What it costs**: about ten calls, each with a deadline of five seconds. How many jobs go first is told where Slurm has no more than 1,000 jobs.
 - **Exit code**: 0 where it could be explained, 1 where there is no such thing or a side could not be asked.
 
 ## When would this start?
 `slinky explain --whatif "8 gpu 4h"` asks Slurm itself where `sbatch` is at hand (`sbatch --external --test-only`: its will-run test, which knows priorities, reservations and limits; `--sbatch` names the command where it is not in PATH). Without it, it is an estimate from what slurmrestd tells: the earliest time at which enough is free if running jobs end at their time
-limits, as if nobody went first; who waits already is told beside it. Words: `8 gpu`, `16 cpu`, `64G` (memory, all of it), `2 nodes`, `4h`, `30m`, `2d`.
+limits, as if no other job went first; it also tells how many jobs wait already. A start that depends on the end of jobs without a time limit is unknown: Slurm plans as if each ended a year after its start. Words: `8 gpu`, `16 cpu`, `64G` (memory, all of it), `2 nodes`, `4h`, `30m`, `2d`.
 
 {SEVERITIES}
 """
@@ -66,7 +67,7 @@ def explain_reference() -> str:
 
 
 def doctor_reference() -> str:
-    return DOCTOR + "".join(_tables(area for area in AREAS if area not in EXPLAINED or area == "sides"))
+    return DOCTOR + "".join(_tables(area for area in AREAS if area not in EXPLAINED or area in BY_BOTH))
 
 
 def _tables(areas: Iterable[str]) -> Iterator[str]:

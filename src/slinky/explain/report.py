@@ -36,7 +36,7 @@ def explain_pod(facts: Facts) -> Explanation:
         about=f"pod {facts.namespace}/{facts.name}",
         findings=_sorted(pod_findings(facts)),
         kubernetes=tuple(pod_lines(facts)),
-        slurm=tuple(job_lines(facts.slurm.jobs, facts.now)),
+        slurm=tuple(job_lines(facts.slurm.jobs, facts.now, facts.slurm.queue)),
     )
 
 
@@ -50,7 +50,7 @@ def explain_job(facts: Facts) -> Explanation:
         about=f"job {facts.name}",
         findings=_sorted([*facts.troubles, *job_findings(facts)]),
         kubernetes=(*pods[:10], *more),
-        slurm=tuple(job_lines(facts.slurm.jobs, facts.now)),
+        slurm=tuple(job_lines(facts.slurm.jobs, facts.now, facts.slurm.queue)),
     )
 
 

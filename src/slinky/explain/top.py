@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slinky.explain.facts import Facts
-from slinky.explain.leader import is_held
+from slinky.explain.leader import claim_finding, is_held
 from slinky.explain.nodes import devices_in_slurm
 from slinky.explain.pods import job_of
 from slinky.kube import Pod
@@ -30,7 +30,7 @@ LEAST_ROWS = 3
 NODE_COLUMNS = {"PARTITION": 14, "NODES": 6, "IDLE": 6, "IN USE": 7, "OUT": 5, "CPUS": 19, "MEMORY": 21, "GPUS": 17}
 JOB_COLUMNS = {"JOB": 7, "NAME": 20, "USER": 8, "PARTITION": 10, "STATE": 11, "TIME": 8, "NODES OR REASON": 17, "PODS": 25}
 FRAMES = 6  # lines: of two tables, the heads, and the frames around them
-HELP = "q quit   ↑ ↓ PgUp PgDn Home scroll   w waiting jobs   r running jobs   a all jobs"
+HELP = "q quit  ↑↓ PgUp PgDn Home scroll  w waiting  r running  a all"
 KEYS = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|.", re.DOTALL)
 SHOWS: Mapping[str, Literal["all", "waiting", "running"]] = {"w": "waiting", "r": "running", "a": "all"}
 UP, DOWN = ("\x1b[A", "k"), ("\x1b[B", "j")
@@ -76,9 +76,18 @@ def _parts(facts: Facts) -> Iterator[RenderableType]:
     jobs = ", ".join(f"{count} {state.lower()}" for state, count in sorted(_counts(facts).items(), key=lambda each: -each[1])) or nothing
     phases = ", ".join(f"{count} {phase.lower()}" for phase, count in Counter(pod.status.phase for pod in pods).most_common()) or "none"
     holder = facts.kube.lease.spec.holder_identity if facts.kube.lease and is_held(facts.kube.lease, facts.now) else ""
-    leads = f"led by {holder}" if holder else "nobody leads" if facts.kube.knows("lease") else "not known"
+    conflict = claim_finding(facts.kube.lease, facts.kube.claim, facts.now)
+    leads = (
+        f"led by {holder}, does nothing"
+        if conflict
+        else f"led by {holder}"
+        if holder
+        else "no leader"
+        if facts.kube.knows("lease")
+        else "not known"
+    )
     yield Text(f"{facts.now:%H:%M:%S} UTC   bridge: {leads}   jobs: {jobs}   pods with a job: {phases}", no_wrap=True, overflow="ellipsis")
-    for trouble in facts.troubles:
+    for trouble in (*((conflict,) if conflict else ()), *facts.troubles):
         yield Text(f"{trouble.code}: {trouble.seen}", style="bold red", no_wrap=True, overflow="ellipsis")
 
 
@@ -129,7 +138,10 @@ def _queue(facts: Facts, rows: int, shown: Shown) -> RenderableType:
     pods: dict[int, list[Pod]] = {}
     for pod in facts.kube.pods:
         pods.setdefault(job_of(pod), []).append(pod)
-    jobs = _on_screen(facts.slurm.queue or (), rows, shown)
+    counts = _counts(facts)
+    waiting = counts.get("PENDING", 0)
+    kinds = {"waiting": waiting, "running": sum(counts.values()) - waiting}
+    jobs = _on_screen(facts.slurm.queue or (), rows, shown, kinds)
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     for column, ratio in JOB_COLUMNS.items():
         table.add_column(column, no_wrap=True, overflow="ellipsis", ratio=ratio)
@@ -145,25 +157,30 @@ def _queue(facts: Facts, rows: int, shown: Shown) -> RenderableType:
             job.nodes if not job.is_pending else job.state_reason,
             _pods(pods.get(job.job_id, ())),
         )
-    total = sum(_counts(facts).values())
+    total = kinds.get(shown.jobs, sum(kinds.values()))
     left = f", {total - len(jobs)} more" if total > len(jobs) else ""
-    kind = "" if shown.jobs == "all" else f", only {shown.jobs}"
+    kind = "" if shown.jobs == "all" else f"{shown.jobs} "
     start = f", from {shown.offset + 1}" if shown.offset else ""
-    return Panel(table, title=f"queue ({total} job{'' if total == 1 else 's'}{left}{kind}{start})", title_align="left")
+    order = ", too many to sort by priority: by job id" if sum(kinds.values()) > len(facts.slurm.queue or ()) > 0 else ""
+    return Panel(table, title=f"queue ({total} {kind}job{'' if total == 1 else 's'}{left}{start}{order})", title_align="left")
 
 
-def _on_screen(queue: Iterable[Job], rows: int, shown: Shown) -> list[Job]:
-    """Running jobs, the latest first; then waiting ones, the next to start first. Each kind has half of the rows, or what the other leaves."""
+def _on_screen(queue: Iterable[Job], rows: int, shown: Shown, kinds: Mapping[str, int]) -> list[Job]:
+    """Running jobs, the latest first; then waiting ones, the next to start first. Each kind has half of the rows, or what the other leaves.
+
+    `kinds` is how many there are of each: of a long queue, only those from the offset on were read.
+    """
     jobs = list(queue)
     running = sorted((job for job in jobs if not job.is_pending), key=lambda job: -job.job_id) if shown.jobs != "waiting" else []
     waiting = sorted((job for job in jobs if job.is_pending), key=_turn) if shown.jobs != "running" else []
     half = max(rows // 2, rows - len(waiting))
-    first = _window(running, shown.offset, half)
-    return first + _window(waiting, shown.offset, rows - len(first))
+    first = _window(running, shown.offset, half, kinds["running"])
+    return first + _window(waiting, shown.offset, rows - len(first), kinds["waiting"])
 
 
-def _window(jobs: Sequence[Job], offset: int, rows: int) -> list[Job]:
-    """The last page, where the offset is beyond it."""
+def _window(jobs: Sequence[Job], offset: int, rows: int, total: int) -> list[Job]:
+    """The last page, where the offset is beyond it. Of `total` jobs these were read."""
+    offset -= min(offset, max(0, total - len(jobs)))
     start = min(offset, max(0, len(jobs) - rows))
     return list(jobs[start : start + rows])
 

@@ -10,12 +10,23 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slinky.bridge.standing import KNOWN_SECONDS
+from slinky.bridge.standing import KNOWN_SECONDS, is_endless, rests_on_endless
 from slinky.explain.facts import SlurmFacts
 from slinky.explain.nodes import devices_in_slurm
 from slinky.slurm import Job, Node, expand
 
-__all__ = ["Answer", "Ask", "AskError", "answer_lines", "estimate", "parse", "read_test", "sbatch_words"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "AskError",
+    "answer_lines",
+    "checked",
+    "estimate",
+    "is_doubtful",
+    "parse",
+    "read_test",
+    "sbatch_words",
+]
 
 _WORD = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 _STARTS = re.compile(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
@@ -37,6 +48,8 @@ MEMORY = {
 }
 COUNTS = {"gpu": "gpus", "gpus": "gpus", "cpu": "cpus", "cpus": "cpus", "core": "cpus", "cores": "cpus", "node": "nodes", "nodes": "nodes"}
 RIGHT = 'it would be like "8 gpu 4h" or "2 nodes 64 cpu 128G 30m"'
+DOUBTFUL = dt.timedelta(days=1)  # an answer of Slurm's further away is compared with the queue
+MOST_HOURS = 48  # above, a wait is told in days
 MEBIBYTES = {"": 1, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 
 
@@ -137,7 +150,7 @@ class _Free(msgspec.Struct):
 
 
 def estimate(ask: Ask, slurm: SlurmFacts, partition: str, now: dt.datetime, memory: int = 0) -> Answer:
-    by = "an estimate, as if nobody went first and all ran to their limits"
+    by = "an estimate: it assumes that no other job goes first and that every job runs to its time limit"
     nodes = [node for node in slurm.nodes_of(partition) if node.takes_jobs]
     waiting = sum(job.is_pending and job.partition == partition for job in slurm.queue) if slurm.queue is not None else None
     each = _Free(cpus=ask.cpus_each, memory=(ask.memory_each or memory) * ask.cpus_each, gpus=1 if ask.gpus else 0)
@@ -152,12 +165,12 @@ def estimate(ask: Ask, slurm: SlurmFacts, partition: str, now: dt.datetime, memo
         if (found := _fits(ask, each, free)) is not None:
             start = dt.datetime.fromtimestamp(max(_end(job), now.timestamp()), dt.UTC)
             return Answer(by=by, start=start, nodes=",".join(found), first=waiting)
-    return Answer(by=by, unknown=True, why="jobs without a time limit use what it needs, so nobody knows when that is free", first=waiting)
+    return Answer(by=by, unknown=True, why="jobs without a time limit hold the resources it needs", first=waiting)
 
 
 def _that_end(queue: Sequence[Job]) -> list[Job]:
-    """Running jobs with a time limit: what Slurm writes as the end of the others is a year ahead, or never."""
-    return [job for job in queue if job.is_running and isinstance(job.time_limit, int) and isinstance(job.end_time, int) and job.end_time]
+    """Running jobs with a time limit. For the others, Slurm writes an end a year after their start."""
+    return [job for job in queue if job.is_running and not is_endless(job) and isinstance(job.end_time, int) and job.end_time]
 
 
 def _end(job: Job) -> int:
@@ -205,14 +218,40 @@ def _tasks(each: _Free, there: _Free) -> int:
     return max(0, math.floor(min(counts) + 1e-9))
 
 
+def is_doubtful(answer: Answer, now: dt.datetime) -> bool:
+    """Whether Slurm's answer is so far away that the queue tells if it is one: see `checked`."""
+    return answer.start is not None and answer.start - now > DOUBTFUL
+
+
+def checked(answer: Answer, queue: Sequence[Job] | None, now: dt.datetime) -> Answer:
+    """Slurm's answer, or that the start is unknown.
+
+    `queue` are the jobs that wait or run; None if they are not known.
+    """
+    if answer.start is None:
+        return answer
+    why = ""
+    if rests_on_endless(answer.start.timestamp(), queue or ()):
+        why = "jobs without a time limit are ahead of it"
+    elif answer.start - now >= dt.timedelta(seconds=KNOWN_SECONDS):
+        why = "Slurm plans it more than 30 days ahead, as it does behind jobs without a time limit"
+    return msgspec.structs.replace(answer, start=None, nodes="", unknown=True, why=why) if why else answer
+
+
+def _in_words(wait: int) -> str:
+    if wait < 60:
+        return "at once"
+    if wait < 3600:
+        return f"in {wait // 60} min"
+    hours = wait // 3600
+    return f"in {hours // 24} d {hours % 24} h" if hours >= MOST_HOURS else f"in {hours} h {wait % 3600 // 60} min"
+
+
 def answer_lines(answer: Answer, now: dt.datetime) -> list[str]:
     if answer.start is None:
-        lines = [f"{'no start can be told' if answer.unknown else 'it would not start'}: {answer.why}"]
-    elif answer.start - now >= dt.timedelta(seconds=KNOWN_SECONDS):
-        lines = ["no start can be told: jobs without a time limit are ahead of it, and Slurm counts each as a year"]
+        lines = [f"{'the start time is unknown' if answer.unknown else 'it would not start'}: {answer.why}"]
     else:
-        wait = max(0, int((answer.start - now).total_seconds()))
-        when = "at once" if wait < 60 else f"in {wait // 3600} h {wait % 3600 // 60} min" if wait >= 3600 else f"in {wait // 60} min"
+        when = _in_words(max(0, int((answer.start - now).total_seconds())))
         lines = [f"it would start {when} ({answer.start:%Y-%m-%d %H:%M} UTC)" + (f" on {answer.nodes}" if answer.nodes else "")]
     lines.append(f"by {answer.by}")
     if answer.first is not None:

@@ -161,6 +161,38 @@ ALERTS = (
         description="Their nodes are in use, and Slurm does not know: docs/operations.md, Double booking after a loss.",
     ),
     Alert(
+        name="SlurmBridgeClaimConflict",
+        expr="max(slinky_bridge_claim_conflict) == 1",
+        severity="critical",
+        summary="The bridge does nothing: another copy of its cluster claims jobs in this Slurm.",
+        description=(
+            "Pods that run go on; no pod is submitted, bound or evicted. `slinky doctor` and the bridge's /readyz name the job"
+            " and the command that lets the bridge take over: docs/operations.md, Kubernetes."
+        ),
+    ),
+    Alert(
+        name="SlurmBridgeClockUnsteady",
+        expr="min by (clock) (slinky_bridge_clock_steady) == 0",
+        lasting="5m",
+        summary="The bridge cannot rely on the clock of {{ $labels.clock }}.",
+        description=(
+            "No pod is evicted for a time limit meanwhile. The clock jumps, or is not read: run an NTP client that slews it."
+            " The Event ClockUnsteady on the bridge's Lease says more."
+        ),
+    ),
+    Alert(
+        name="SlurmBridgeLoopBlocked",
+        # The metric is the longest block since the process started: the alert fires for an hour after a new one.
+        expr=(
+            "slinky_loop_longest_block_seconds > 1 unless slinky_loop_longest_block_seconds offset 1h >= slinky_loop_longest_block_seconds"
+        ),
+        summary="The event loop of {{ $labels.instance }} was blocked for {{ $value | humanizeDuration }}.",
+        description=(
+            "Nothing else happens in a process whose loop is blocked: above 1 s, bindings and evictions are late, and at some"
+            " seconds the Lease may be lost. See slinky_loop_lag_seconds, CPU limits of the pod, and report what it did then."
+        ),
+    ),
+    Alert(
         name="SlurmRequestsFail",
         expr='sum by (job, instance) (rate(slinky_slurm_requests_total{outcome!="ok"}[5m])) / sum by (job, instance) (rate(slinky_slurm_requests_total[5m])) > 0.1',
         lasting="10m",

@@ -80,6 +80,10 @@ class Cache(Generic[T]):
     def by_index(self, index: str, value: str) -> builtins.list[T]:
         return list(self._indexes[index].held.get(value, {}).values())
 
+    def count(self, index: str, value: str) -> int:
+        """How many are found under it."""
+        return len(self._indexes[index].held.get(value, ()))
+
     def index_values(self, index: str) -> builtins.list[str]:
         return list(self._indexes[index].held)
 

@@ -7,6 +7,7 @@ What must stay true: a client belongs to one event loop. Objects read as Structs
 
 import datetime as dt
 import enum
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -19,6 +20,7 @@ import msgspec
 from slinky.kube.access import Access
 from slinky.kube.errors import BadAnswerError, ExpiredError
 from slinky.kube.exec import MOST_OUTPUT, ExecResult, run_command
+from slinky.kube.objects import KubeObject
 from slinky.kube.resources import PODS, Resource
 from slinky.kube.retries import NEVER, Retries
 from slinky.kube.transport import Observer, Request, Transport
@@ -29,6 +31,9 @@ T = TypeVar("T")
 Body = Mapping[str, Any]
 PAGE = 500
 MANAGER = "slinky"
+MOST_LOGGED = 10  # objects of a page that cannot be read
+
+log = logging.getLogger(__name__)
 
 
 class PatchKind(enum.StrEnum):
@@ -46,10 +51,14 @@ class Propagation(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Listing(Generic[T]):
-    """What there was at one moment, and the version to watch on from."""
+    """What there was at one moment, and the version to watch on from.
+
+    `unreadable` counts the objects that were left out.
+    """
 
     items: list[T]
     resource_version: str
+    unreadable: int = 0
 
 
 class Client:
@@ -96,22 +105,26 @@ class Client:
         page: int = PAGE,
         seconds: float | None = None,
     ) -> Listing[T]:
-        """All of them, page by page at one version; `seconds` is for each page. Where the version expires on the way, once more in one piece."""
+        """All of them, page by page at one version; `seconds` is for each page. Where the version expires on the way, once more in one piece.
+
+        An object that cannot be read is left out and logged, so that it hides no other.
+        """
         wanted = {"labelSelector": labels, "fieldSelector": fields}
         items: list[T] = []
-        token = ""
+        token, unreadable = "", 0
         while True:
             try:
-                part = await self._page(resource, namespace, wanted | {"limit": str(page or ""), "continue": token}, seconds)
+                part, left_out = await self._page(resource, namespace, wanted | {"limit": str(page or ""), "continue": token}, seconds)
             except ExpiredError:
                 if not token:
                     raise
-                items, page, token = [], 0, ""
+                items, page, token, unreadable = [], 0, "", 0
                 continue
             items += part.items or []
+            unreadable += left_out
             token = part.metadata.go_on
             if not token:
-                return Listing(items, part.metadata.resource_version)
+                return Listing(items, part.metadata.resource_version, unreadable)
 
     async def server_time(self, *, seconds: float | None = None) -> dt.datetime | None:
         """The API server's clock, to the second; None where it does not tell."""
@@ -121,15 +134,18 @@ class Client:
         except ValueError:
             return None
 
-    async def _page(self, resource: Resource[T], namespace: str, wanted: Mapping[str, str], seconds: float | None) -> "_List[T]":
+    async def _page(
+        self, resource: Resource[T], namespace: str, wanted: Mapping[str, str], seconds: float | None
+    ) -> "tuple[_List[T], int]":
+        """With the number of objects that were left out."""
         path = resource.path(namespace)
         parameters = {name: value for name, value in wanted.items() if value}
         body = await self.raw("GET", path, parameters=parameters, resource=_label(resource), seconds=seconds)
         try:
             part: _List[T] = _list_decoder(resource.type).decode(body)  # type: ignore[arg-type]
-        except msgspec.DecodeError as error:
-            raise BadAnswerError("GET", path, str(error)) from None
-        return part
+        except msgspec.DecodeError:
+            return _read_one_by_one(body, resource, path)
+        return part, 0
 
     # Writing
 
@@ -292,6 +308,34 @@ class _ListMeta(msgspec.Struct, kw_only=True):
 class _List(msgspec.Struct, Generic[T], kw_only=True):
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
     items: list[T] | None = None
+
+
+def _read_one_by_one(body: bytes, resource: Resource[T], path: str) -> tuple[_List[T], int]:
+    """A page of which not everything can be read."""
+    try:
+        page = msgspec.json.decode(body, type=_List[msgspec.Raw])
+    except msgspec.DecodeError as error:
+        raise BadAnswerError("GET", path, str(error)) from None
+    items: list[T] = []
+    problems: list[str] = []
+    decode = _decoder(resource.type).decode  # type: ignore[arg-type]
+    for raw in page.items or ():
+        try:
+            items.append(decode(raw))
+        except msgspec.DecodeError as error:
+            problems.append(f"{_name_of(raw)}: {error}")
+    for problem in problems[:MOST_LOGGED]:
+        log.error("%s: an object that cannot be read is left out: %s", path, problem)
+    if len(problems) > MOST_LOGGED:
+        log.error("%s: and %d more", path, len(problems) - MOST_LOGGED)
+    return _List(metadata=page.metadata, items=items), len(problems)
+
+
+def _name_of(raw: msgspec.Raw) -> str:
+    try:
+        return str(msgspec.json.decode(raw, type=KubeObject).key)
+    except msgspec.DecodeError:
+        return "one without a name"
 
 
 @cache

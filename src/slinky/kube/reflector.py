@@ -147,6 +147,7 @@ class Reflector(Generic[T]):
     async def _read_in_pages(self) -> None:
         labels, fields = self._selectors.get("labelSelector", ""), self._selectors.get("fieldSelector", "")
         listing = await self._client.list(self.resource, self._namespace, labels=labels, fields=fields)
+        self.health.unreadable += listing.unreadable
         objects = {found.key: found for found in map(self._kept, listing.items) if found is not None}
         await self._become(objects, listing.resource_version)
 

@@ -7,7 +7,7 @@ never waited for, nor one that is not the bridge's; of a pod that cannot be told
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-__all__ = ["Awaited", "Look", "PodHere", "in_words", "waits_for"]
+__all__ = ["Awaited", "Look", "PodHere", "Starters", "in_words", "waits_for"]
 
 MOST_NAMED = 5
 
@@ -33,6 +33,24 @@ class Look(NamedTuple):
 class Awaited(NamedTuple):
     who: str
     why: str
+
+
+class Starters:
+    """The pods that were being started at the first look, for `settle` seconds.
+
+    *Invariants:* a pod that comes later never counts, so a stream of new pods does not hold the job.
+    """
+
+    def __init__(self, settle: float) -> None:
+        self._settle = settle
+        self._first: frozenset[str] | None = None
+        self._until = 0.0
+
+    def among(self, starting: Collection[str], now: float) -> set[str]:
+        """Those of `starting` that the job still waits for. The first call is the first look."""
+        if self._first is None:
+            self._first, self._until = frozenset(starting), now + self._settle
+        return set(self._first.intersection(starting)) if now <= self._until else set()
 
 
 def waits_for(look: Look, own_job: int) -> list[Awaited]:

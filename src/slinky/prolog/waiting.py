@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from slinky.prolog.decision import Awaited, Look, in_words, waits_for
+from slinky.prolog.decision import Awaited, Look, Starters, in_words, waits_for
 from slinky.prolog.grpc import RuntimeSilentError
 from slinky.prolog.node import RUNTIMES, has_pods, lingering, starting
 from slinky.prolog.runtime import pods_of
@@ -25,6 +25,8 @@ __all__ = ["main", "parsed", "wait"]
 FIRST, LONGEST = 0.1, 1.0  # seconds between looks
 RUNTIME_SECONDS = 5.0
 LONGEST_REASON = 500
+HELP_SETTLE = """how many seconds a pod that is being started when the prolog begins
+ may take to show its job (default 5)"""
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
@@ -39,7 +41,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         default="drain",
         help="at the limit: drain the node and give the job back (default), or let it begin",
     )
-    parser.add_argument("--settle", type=float, default=5.0, help="how many seconds a pod may take to show whose it is (default 5)")
+    parser.add_argument("--settle", type=float, default=5.0, help=HELP_SETTLE)
     parser.add_argument(
         "--runtime", action="append", help=f"the container runtime's socket (default: the first there is of {', '.join(RUNTIMES)})"
     )
@@ -69,11 +71,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         awaited = look(said)
         print(in_words(awaited) or "nobody: a job may begin")
         return 0
-    return wait(said, lambda: look(said))
+    starters = Starters(said.settle)
+    return wait(said, lambda: look(said, starters))
 
 
-def look(said: argparse.Namespace) -> list[Awaited]:
-    """Who is to be waited for now. What cannot be known counts as somebody."""
+def look(
+    said: argparse.Namespace,
+    starters: Starters | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[Awaited]:
+    """What the job must wait for now. What cannot be known counts. `starters` is kept from look to look."""
     sockets = [path for path in said.runtime or RUNTIMES if Path(path).exists()]
     if not sockets:
         return [Awaited("the container runtime", "it is not there, and the kubelet has pods")] if has_pods(said.kubelet) else []
@@ -82,7 +89,8 @@ def look(said: argparse.Namespace) -> list[Awaited]:
     except RuntimeSilentError as error:
         return [Awaited("the container runtime", f"it does not answer: {error}")]
     ours = [pod for pod in pods if pod.job_id]
-    young = starting(said.kubelet, {pod.uid for pod in pods}, said.settle)
+    starters = starters or Starters(said.settle)
+    young = starters.among(starting(said.kubelet, {pod.uid for pod in pods}, said.settle), clock())
     left = lingering(said.cgroups, {pod.uid for pod in ours if not pod.alive})
     asked = {pod.job_id for pod in ours if pod.alive or pod.uid in left}
     try:

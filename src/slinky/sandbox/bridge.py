@@ -23,6 +23,7 @@ from slinky.bridge.webhook_configuration import policy_for_pods
 from slinky.kube import Client, NotFoundError, from_kubeconfig
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.processes import Processes, free_port
+from slinky.sandbox.toolsconfig import write_tools_config
 from slinky.slurm import completion
 
 __all__ = ["SandboxBridge", "bridge_settings", "free_port", "python_on_the_head", "sandbox_bridge", "write_first_config"]
@@ -57,8 +58,7 @@ def bridge_settings(sandbox: Sandbox, name: str = "slurm-bridge", **more: Any) -
 
 def write_first_config(sandbox: Sandbox) -> None:
     """The configuration that `slinky sandbox bridge` would use, for commands that only look: they work before the first bridge ran, too."""
-    sandbox.bridge_config.parent.mkdir(exist_ok=True)
-    sandbox.bridge_config.write_text(yaml.safe_dump(bridge_settings(sandbox, managedNamespaces=["team"])))
+    write_tools_config(sandbox, bridge_settings(sandbox, managedNamespaces=["team"]))
 
 
 def python_on_the_head(sandbox: Sandbox) -> list[str]:

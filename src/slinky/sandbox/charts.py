@@ -10,15 +10,17 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from slinky.sandbox.bridge import write_first_config
 from slinky.sandbox.errors import SandboxError, UsageError
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.toolsconfig import CLUSTER, OUTSIDE, write_installed_tools_config
 
 __all__ = ["CHARTS", "Release", "install", "releases", "uninstall"]
 
 CHECKOUT = Path(__file__).parents[3]
 CHARTS = CHECKOUT / "charts"
 EXAMPLES = CHECKOUT / "examples/charts"
-HOME, CLUSTER, TEAM = "slinky", "slurm", "team"
+HOME, TEAM = "slinky", "team"
 TOKEN = "slurm-bridge-jwt-token"  # noqa: S105 - the Secret's name
 INSTALL_SECONDS = 600
 
@@ -59,11 +61,14 @@ def install(sandbox: Sandbox, say: Say) -> None:
         if release.name == "slurm-bridge":
             _prepare_bridge(sandbox, say)
         _said(sandbox, release.command("upgrade" if release.name in there else "install"), say)
+    write_installed_tools_config(sandbox, HOME, "slurm-bridge", TOKEN)
 
 
 def uninstall(sandbox: Sandbox, say: Say) -> None:
     for release in reversed(releases()):
         _said(sandbox, release.command("uninstall"), say)
+    _run(sandbox, ["kubectl", f"--namespace={CLUSTER}", "delete", "service", OUTSIDE, "--ignore-not-found"])
+    write_first_config(sandbox)
 
 
 def _check(sandbox: Sandbox) -> None:

@@ -105,9 +105,9 @@ class Sandbox:
         return self.folder / "slurm-token"
 
     @property
-    def bridge_config(self) -> Path:
-        """The configuration of the bridge that `slinky sandbox bridge` runs: there from the beginning, so that explain, doctor and top find it."""
-        return self.folder / "bridge" / "config.yaml"
+    def tools_config(self) -> Path:
+        """The configuration of the bridge that was started last, for explain, doctor and top."""
+        return self.folder / "tools.yaml"
 
     def kube(self, connections: int = 32) -> Kube:
         return Kube(self.head / "etc/kubernetes", self.kube_server, connections)
@@ -210,7 +210,10 @@ class Sandbox:
         )
 
     def exports(self) -> dict[str, str]:
-        """What `slinky sandbox env` tells a shell. The commands of one sandbox are in its PATH, not those of several."""
+        """What `slinky sandbox env` tells a shell. Its PATH has the commands of one sandbox only.
+
+        A file that an older release did not write is not named, as a command would fail on it.
+        """
         others = {str(sandboxes() / name / "bin") for name in names()}
         path = [word for word in os.environ.get("PATH", "").split(os.pathsep) if word not in others]
         return {
@@ -220,8 +223,7 @@ class Sandbox:
             "SLINKY_SANDBOX": self.record.name,
             "SLINKY_SLURM_URL": self.slurm_server,
             "SLINKY_SLURM_TOKEN_FILE": str(self.token_file),
-            "SLINKY_BRIDGE_CONFIG": str(self.bridge_config),
-        }
+        } | ({"SLINKY_BRIDGE_CONFIG": str(self.tools_config)} if self.tools_config.exists() else {})
 
 
 INSIDE_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"

@@ -46,6 +46,8 @@ async def up(name: str, shape: Shape, progress: Progress) -> Sandbox:
     with lock(folder.with_name(f"{name}.lock")):
         if (existing := _existing(name, shape)) is not None:
             progress.note(f"sandbox {name!r} is up already")
+            if not existing.tools_config.exists():  # an older release brought it up
+                await asyncio.to_thread(write_first_config, existing)
             return existing
         remove(name)
         sandbox = await _start_machines(name, shape, root, built, progress)

@@ -88,7 +88,7 @@ def _read(expression: str, most: int) -> Iterator[_Word]:
             raise _error(expression, f"has more than {most:,} names")
         longest = sum(map(len, word.texts)) + sum(max(_longest(each) for each in inside) for inside in word.brackets)
         if longest > LONGEST_NAME:
-            raise _error(expression, f"has a name of {longest:,} characters; {LONGEST_NAME} are possible")
+            raise _error(expression, f"has a name of {longest:,} characters; at most {LONGEST_NAME} are allowed")
         yield word
 
 
@@ -98,7 +98,7 @@ def _words(expression: str) -> Iterator[str]:
     for position, letter in enumerate(expression):
         if letter == "[":
             if inside:
-                raise _error(expression, "has a bracket inside another")
+                raise _error(expression, "has nested brackets")
             inside = True
         elif letter == "]":
             inside = False
@@ -130,7 +130,7 @@ def _ranges(inside: str, expression: str) -> list[_Range]:
             raise _error(expression, f"has a range of {len(part):,} characters: {part[:SHOWN]}…")
         match = _RANGE.fullmatch(part)
         if not match:
-            raise _error(expression, f"has a range that is none: {part[:SHOWN]!r}")
+            raise _error(expression, f"has an invalid range: {part[:SHOWN]!r}")
         low, high = int(match[1]), int(match[2] or match[1])
         if high < low:
             raise _error(expression, f"has a range that runs backwards: {part[:SHOWN]!r}")

@@ -146,7 +146,7 @@ class Jobs:
         return self._portal.run(self._inner.last_id())
 
     def ids_used(self, job_id: int) -> None:
-        """Ids up to this one have been used, as somebody noted: newer ones are looked for from there on."""
+        """Note that ids up to this one have been used: the search for newer ones begins there."""
         self._portal.run(self._inner.ids_used(job_id))
 
     def live_ids(self) -> set[int]:

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slinky.bridge.eligibility import residents
+from slinky.bridge.eligibility import node_masks, node_verdicts, residents
 from slinky.bridge.foreign import shrunk
 from slinky.kube import Key, Namespace, Node, Pod
 from tests.bridge.eligibility.things import World
 from tests.oracle.worlds import Maker
 
+FEW = 3
 CHANGES = ("node", "relabel", "lose node", "namespace", "come", "come", "own", "go", "dying", "relabel pod", "assume", "withdraw", "over")
 
 
@@ -90,12 +91,15 @@ class Story:
             self.world.accepted(pod)
 
 
-@pytest.mark.parametrize("tallies", [residents.MOST_TALLIES, 3])
+@pytest.mark.parametrize("tallies", [residents.MOST_TALLIES, FEW])
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32), happens=st.lists(st.sampled_from(CHANGES), max_size=25))
 def test_a_judge_that_followed_every_change_agrees_with_a_fresh_one(tallies: int, seed: int, happens: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(residents, "MOST_TALLIES", tallies)  # also where tallies are dropped and counted again
+        if tallies == FEW:  # and where changes of nodes, and indexes of them, are forgotten
+            patch.setattr(node_verdicts, "MOST_EVENTS", 2)
+            patch.setattr(node_masks, "MOST_INDEXES", 1)
         story = Story(seed)
         for what in happens:
             story.happen(what)

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from slinky.bridge import pacing
 from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.volumes.outcomes import NodeRefused, Underway
 from slinky.bridge.volumes.stock import SELECTED_NODE
 from slinky.bridge.workload import WorkloadKey
-from slinky.kube import ConflictError, PersistentVolume, PersistentVolumeClaim, Pod
+from slinky.kube import ConflictError, Key, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from slinky.kube.errors import Status
-from tests.bridge.volumes.storage import Shelves, a_claim, a_class, a_node, a_pod, a_volume
+from tests.bridge.volumes.storage import HOST, Shelves, a_claim, a_class, a_node, a_pod, a_volume, made
 from tests.kube.virtual_time import run_in_virtual_time
 
 ONE, TWO = WorkloadKey("Pod", "ns", "one"), WorkloadKey("Pod", "ns", "two")
@@ -292,3 +293,79 @@ async def test_a_workload_that_is_gone_waits_for_no_claim(bench: Bench) -> None:
     bench.woken.clear()
     bench.put(a_claim("c"), a_class("another"))
     assert ONE not in bench.woken
+
+
+# Large gangs
+
+
+async def gang(bench: Bench, size: int) -> tuple[tuple[Pod, str], ...]:
+    """Whose claims are bound to a volume on a node each."""
+    for number in range(size):
+        bench.put(a_node(f"g{number}"), a_claim(f"c{number}"), a_volume(f"v{number}", node=f"g{number}"))
+        bench.controller_binds(f"c{number}", f"v{number}")
+    return tuple((a_pod(f"p{number}", f"c{number}"), f"g{number}") for number in range(size))
+
+
+@in_the_bench
+async def test_the_pods_of_a_gang_are_decided_on_in_short_turns(bench: Bench) -> None:
+    places, turns, done = await gang(bench, 30), 0, False
+
+    async def others() -> None:
+        nonlocal turns
+        while not done:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    pacing.SLICE_SECONDS, before = 0.0, pacing.SLICE_SECONDS
+    try:
+        assert await bench.bind(ONE, *places) is None
+    finally:
+        pacing.SLICE_SECONDS, done = before, True
+    await task
+    assert turns >= 30
+    assert bench.binder.still_fits(ONE, places)
+
+
+@pytest.mark.parametrize("change", ["claim", "node", "volume", "no change", "another's"])
+def test_what_has_changed_since_a_pods_turn_is_looked_at_in_the_tick_in_which_the_gang_is_bound(change: str) -> None:
+    async def inside() -> None:
+        bench = Bench()
+        places = await gang(bench, 5)
+        assert await bench.bind(ONE, *places) is None
+        bench.woken.clear()
+        match change:
+            case "claim":
+                bench.claims.remove(Key("ns", "c3"))
+            case "node":
+                bench.put(made(Node, {"metadata": {"name": "g3", "labels": {HOST: "renamed"}}}))
+            case "volume":
+                bench.volumes.remove(Key("", "v3"))
+            case "another's":
+                bench.put(a_claim("more"), a_volume("more", node="n1"), a_pod("r", "c2", node="n2", phase="Running"))
+        fits = change in ("no change", "another's")
+        assert bench.binder.still_fits(ONE, places) is fits
+        assert (ONE in bench.woken) is not fits
+        if not fits:  # the next look finds what is wrong
+            assert await bench.bind(ONE, *places) is not None
+            assert len(bench.binder._stock.listeners) == 1, "nothing is followed any more but for the waiting"
+
+    run_in_virtual_time(inside())
+
+
+@in_the_bench
+async def test_pods_of_a_gang_whose_nodes_have_not_changed_are_not_looked_at_twice(bench: Bench) -> None:
+    looked: list[str] = []
+    judgement = bench.binder._volumes.judgement
+
+    def counted(pod: Pod) -> Any:
+        looked.append(pod.metadata.name)
+        return judgement(pod)
+
+    bench.binder._volumes.judgement = counted  # type: ignore[method-assign]
+    places = await gang(bench, 20)
+    assert await bench.bind(ONE, *places) is None
+    looked.clear()
+    bench.put(a_claim("more"), a_volume("w", node="g7"), a_pod("r", "more", node="g7", phase="Running"))
+    assert bench.binder.still_fits(ONE, places)
+    assert looked == ["p7"]

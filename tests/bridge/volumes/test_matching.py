@@ -1,10 +1,11 @@
 """Which volume suits which claim, and which node which volume: as Kubernetes' own controller has it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from slinky.bridge.volumes.matching import Candidates, node_suits, topology_admits, zones_admit
+from slinky.bridge.volumes.matching import Candidates, Shelf, node_suits, topology_admits, zones_admit
 from slinky.kube import PersistentVolume
 from slinky.kube.objects.storage import AllowedTopology
 from tests.bridge.volumes.storage import HOST, a_claim, a_volume, made
@@ -14,8 +15,13 @@ def name_of(volume: PersistentVolume | None) -> str:
     return volume.metadata.name if volume else ""
 
 
+def candidates(claim: Any, volumes: Sequence[PersistentVolume]) -> Candidates:
+    named = [volume for volume in volumes if volume.spec.claim_ref is not None]
+    return Candidates(claim, named, Shelf(volume for volume in volumes if volume.spec.claim_ref is None))
+
+
 def best(claim: Any, *volumes: PersistentVolume, node: str = "n1") -> str:
-    return name_of(Candidates(claim, volumes).best({HOST: node}))
+    return name_of(candidates(claim, volumes).best({HOST: node}))
 
 
 def test_of_volumes_that_fit_the_smallest_is_taken() -> None:
@@ -61,7 +67,7 @@ def test_a_reserved_volume_that_is_elsewhere_leaves_none_here() -> None:
 
 
 def test_local_volumes_are_found_by_their_node_among_thousands() -> None:
-    found = Candidates(a_claim("c"), [a_volume(f"v{index}", node=f"n{index}") for index in range(2000)])
+    found = candidates(a_claim("c"), [a_volume(f"v{index}", node=f"n{index}") for index in range(2000)])
     assert [name_of(found.best({HOST: f"n{index}"})) for index in range(2000)] == [f"v{index}" for index in range(2000)]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slinky.bridge.eligibility.indexes import narrowest
-from slinky.bridge.eligibility.ports import HostPort, clash, host_ports
+from slinky.bridge.eligibility.ports import PortsInUse, host_ports
 from slinky.bridge.eligibility.selectors import Requirement, Selector, SelectorError
 from slinky.bridge.eligibility.spread import constraints_of
 from slinky.bridge.eligibility.terms import Term, affinity_terms, anti_affinity_terms, with_label_keys
@@ -37,10 +37,10 @@ class GangRules:
             return self
         if self.same_domain:
             return GangRules(
-                refusal=f"the pods of this gang are to be on nodes of one {self.same_domain} and of one {label}, and Slurm can be told one"
+                refusal=f"the gang must be on nodes of one {self.same_domain} and of one {label}; the bridge supports only one of these"
             )
         if self.one_per_node and label == HOSTNAME:
-            return GangRules(refusal=f"the pods of this gang are to be on one node ({HOSTNAME}) and may not share a node")
+            return GangRules(refusal=f"the gang's pods must all be on one node ({HOSTNAME}), but may not share a node")
         return GangRules(self.one_per_node, label)
 
 
@@ -54,8 +54,8 @@ def within_gang(pods: Sequence[Pod], namespace_labels: Mapping[str, str] | None 
         return GangRules(refusal=f"the pods' affinity or topology spread is malformed: {error}")
     except _TooVariedError:
         return GangRules(
-            refusal="the pods of this gang have too many different affinity terms or topology spread constraints to be judged together; "
-            "give them one pod template, or name label values with the operator In"
+            refusal="the gang's pods have too many different affinity terms or topology spread constraints. "
+            "Use one pod template, or select label values with the operator In"
         )
 
 
@@ -189,12 +189,10 @@ def _spread(members: _Members) -> set[str]:
 
 
 def _ports_clash(pods: Sequence[Pod]) -> bool:
-    taken: dict[tuple[str, int], set[HostPort]] = {}
+    taken = PortsInUse()
     for pod in pods:
-        wanted = set(host_ports(pod))
-        for port in wanted:
-            if any(clash(port, other) for other in taken.get((port.protocol, port.port), ())):
+        if wanted := host_ports(pod):
+            if taken.taken("", wanted):
                 return True
-        for port in wanted:
-            taken.setdefault((port.protocol, port.port), set()).add(port)
+            taken.add("", wanted, pod.metadata.name)
     return False

@@ -14,7 +14,7 @@ from slinky.bridge.eligibility.ports import PortsInUse, host_ports
 from slinky.bridge.eligibility.residents import LabelOf, Resident, Residents, Tally
 from slinky.bridge.eligibility.selectors import SelectorError
 from slinky.bridge.eligibility.spread import Constraint, constraints_of
-from slinky.bridge.eligibility.terms import Clause, Query, Term, affinity_terms, anti_affinity_terms
+from slinky.bridge.eligibility.terms import Clause, Query, Term, affinity_terms, anti_affinity_terms, forbidden_terms
 from slinky.kube.objects import Pod
 
 __all__ = ["InFlight", "interacts", "interference", "pinned_to"]
@@ -41,7 +41,7 @@ class InFlight:
         """`node`: the only one that it asks for, if there is one. `uid` is for `remove`."""
         self.remove(uid)
         meta, ports = pod.metadata, host_ports(pod)
-        self.pods.put(Resident(uid, node, meta.namespace, meta.labels, False, ports, _forbids(pod), meta.name))
+        self.pods.put(Resident(uid, node, meta.namespace, meta.labels, False, ports, forbidden_terms(pod), meta.name))
         for each in (node, EVERYWHERE):
             self.ports.add(each, ports, str(meta.key))
 
@@ -106,14 +106,14 @@ def interference(
             return f"pod {taken[1]} also asks for host port {taken[0]} and has no node yet"
     for term, tally in others.pods.forbidding(meta.namespace, meta.labels, namespaces.get(meta.namespace, {})):
         if _meets(term, tally, node, others.label_of):
-            return f"a pod that must be apart by {term.topology_key} from pods with {term.selector} has no node yet"
+            return f"a pod with anti-affinity ({term.topology_key}) to pods with {term.selector} has no node yet"
     for term in apart:
         if _meets(term, others.pods.tally(Query((Clause(reach(term), term.selector),))), node, others.label_of):
-            return f"a pod with {term.selector} has no node yet, and the pod must be apart from it by {term.topology_key}"
+            return f"this pod has anti-affinity ({term.topology_key}) to pods with {term.selector}, and one of them has no node yet"
     if near:
         query = Query(tuple(Clause(reach(term), term.selector) for term in near))
         if not residents.tally(query).on_node and others.count(query):
-            return f"a pod with {near[0].selector} has no node yet, and the pod must be near it by {near[0].topology_key}"
+            return f"this pod has affinity ({near[0].topology_key}) to pods with {near[0].selector}, and the first of them has no node yet"
     keys = tuple(sorted({constraint.topology_key for constraint in spreads}))
     for constraint in spreads:
         if coming := _coming(pod, constraint, others):
@@ -121,8 +121,8 @@ def interference(
             if _may_tip(constraint, counts, int(constraint.selector.matches(meta.labels)), coming):
                 return (
                     f"{coming} {'pod' if coming == 1 else 'pods'} with {constraint.selector} "
-                    f"{'has' if coming == 1 else 'have'} no node yet, and the pod's topology spread by "
-                    f"{constraint.topology_key} allows a difference of {constraint.most}"
+                    f"{'has' if coming == 1 else 'have'} no node yet, and the pod's topology spread over "
+                    f"{constraint.topology_key} has maxSkew {constraint.most}"
                 )
     return ""
 
@@ -147,10 +147,3 @@ def _may_tip(constraint: Constraint, numbers: Mapping[str, int], itself: int, co
     """Whether a domain that would take the pod now would not, if all that are coming went there."""
     least = 0 if len(numbers) < constraint.least_domains else min(numbers.values(), default=0)
     return any(there + itself - least <= constraint.most < there + itself + coming - least for there in numbers.values())
-
-
-def _forbids(pod: Pod) -> tuple[Term, ...]:
-    try:
-        return anti_affinity_terms(pod)
-    except SelectorError:
-        return ()

@@ -12,6 +12,8 @@ from slinky.bridge.eligibility.selectors import Requirement
 __all__ = ["Askers", "ByLabel", "narrowest"]
 
 MOST_INDEXES = 24
+NEEDING = ("Exists", "Gt", "Lt")  # operators that hold of no pod without the label
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -73,34 +75,60 @@ class ByLabel(Generic[T]):
 
 
 class Askers(Generic[T]):
-    """Things that each have requirements, of which all must hold; found by labels for which they may."""
+    """Things that each have requirements, of which all must hold; found by labels for which they may.
+
+    One that names values of a label is found by these, one that asks for a label by that label, and any
+    other always.
+    """
 
     def __init__(self) -> None:
         self._by_label: dict[tuple[str, str], dict[T, None]] = {}
+        self._by_key: dict[str, dict[T, None]] = {}
         self._by_none: dict[T, None] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._by_label or self._by_key or self._by_none)
+
     def add(self, thing: T, requirements: Iterable[Requirement]) -> None:
-        narrow = narrowest(requirements)
-        if narrow is None:
+        asked = tuple(requirements)
+        if narrow := narrowest(asked):
+            for value in narrow.values:
+                self._by_label.setdefault((narrow.key, value), {})[thing] = None
+        elif key := _needed(asked):
+            self._by_key.setdefault(key, {})[thing] = None
+        else:
             self._by_none[thing] = None
-            return
-        for value in narrow.values:
-            self._by_label.setdefault((narrow.key, value), {})[thing] = None
 
     def remove(self, thing: T, requirements: Iterable[Requirement]) -> None:
         """With the requirements that it was added with."""
-        narrow = narrowest(requirements)
-        if narrow is None:
+        asked = tuple(requirements)
+        if narrow := narrowest(asked):
+            for value in narrow.values:
+                _take(self._by_label, (narrow.key, value), thing)
+        elif key := _needed(asked):
+            _take(self._by_key, key, thing)
+        else:
             del self._by_none[thing]
-            return
-        for value in narrow.values:
-            bucket = self._by_label[narrow.key, value]
-            del bucket[thing]
-            if not bucket:
-                del self._by_label[narrow.key, value]
+
+    def crowd(self, narrow: Requirement) -> int:
+        """How many there are already that are found by one of these values."""
+        return max((len(self._by_label.get((narrow.key, value), ())) for value in narrow.values), default=0)
 
     def of(self, labels: Mapping[str, str]) -> Iterator[T]:
         """Each once: who asks for a value of one key is found by that key only."""
         yield from self._by_none
         for pair in labels.items():
             yield from self._by_label.get(pair, ())
+            yield from self._by_key.get(pair[0], ())
+
+
+def _needed(requirements: Iterable[Requirement]) -> str:
+    """A label without which one of them does not hold."""
+    return next((one.key for one in requirements if one.operator in NEEDING), "")
+
+
+def _take(buckets: dict[K, dict[T, None]], name: K, thing: T) -> None:
+    bucket = buckets[name]
+    del bucket[thing]
+    if not bucket:
+        del buckets[name]

@@ -26,8 +26,12 @@ def neighbour_judge(pod: Pod, residents: Residents, namespaces: Namespaces, labe
         return _unreadable(error)
     meta = pod.metadata
     judges: list[Judge] = []
+    against: dict[str, dict[str, Term]] = {}  # topology key → domain → a term that forbids it
     for term, tally in residents.forbidding(meta.namespace, meta.labels, namespaces.get(meta.namespace, {})):
-        judges.append(_against(term, tally.domains(term.topology_key, label_of)))
+        domains_of_key = against.setdefault(term.topology_key, {})
+        for domain in tally.domains(term.topology_key, label_of):
+            domains_of_key.setdefault(domain, term)
+    judges += [_against(key, found) for key, found in against.items()]
     for term in apart:
         tally = residents.tally(Query((Clause(reach(term), term.selector),)))
         if tally.on_node:
@@ -81,12 +85,15 @@ def _number(number: int, term: Term) -> str:
     return f"{number} {'pod has' if number == 1 else 'pods have'} {term.selector}"
 
 
-def _against(term: Term, found: Mapping[str, int]) -> Judge:
+def _against(key: str, found: Mapping[str, Term]) -> Judge:
+    """One judge for all terms of a topology key: there may be thousands of them."""
+
     def judge(node: Node) -> str:
-        value = node.metadata.labels.get(term.topology_key)
+        value = node.metadata.labels.get(key)
         if value is None or value not in found:
             return ""
-        return f"node {node.metadata.name} ({term.topology_key}={value}) is where a pod runs whose anti-affinity keeps pods with {term.selector} away"
+        selector = found[value].selector
+        return f"node {node.metadata.name} ({key}={value}) is where a pod runs whose anti-affinity keeps pods with {selector} away"
 
     return judge
 

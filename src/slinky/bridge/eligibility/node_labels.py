@@ -7,13 +7,13 @@ one term must all hold; a pod that names no label has no rules (None), one whose
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from slinky.bridge.eligibility.bounds import MOST_RULES
 from slinky.bridge.eligibility.selectors import BARE, NUMBERS, SETS, Requirement, SelectorError, meets, requirement_of
 from slinky.kube.objects import Node, NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
 
 __all__ = ["Alternative", "Rules", "follows", "label_refusal", "label_rules", "required_nodes", "rules_of", "said"]
 
 NAME = "metadata.name"
-MOST_RULES = 500  # of a pod's node affinity
 MOST_TOLD, MOST_WORDS = 3, 300  # terms, and characters, of what a pod asks for
 
 
@@ -78,10 +78,14 @@ def follows(node: Node, rules: Rules | None) -> bool:
     if rules is None:
         return True
     labels, fields = node.metadata.labels, {NAME: node.metadata.name}
-    return any(
-        all(meets(labels, requirement) for requirement in one.labels) and all(_field(fields, requirement) for requirement in one.names)
-        for one in rules
-    )
+    for one in rules:
+        for requirement in one.labels:
+            if not meets(labels, requirement):
+                break
+        else:
+            if not one.names or all(_field(fields, requirement) for requirement in one.names):
+                return True
+    return False
 
 
 def _field(fields: dict[str, str], requirement: Requirement) -> bool:
@@ -96,11 +100,11 @@ def label_refusal(node: Node, rules: Rules | None) -> str:
         return f"node {node.metadata.name} cannot be chosen: no node can match the pod's node affinity"
     if len(rules) == 1:
         labels = node.metadata.labels
-        missed = [requirement for requirement in rules[0].labels if not meets(labels, requirement)]
-        if missed:
-            has = labels.get(missed[0].key)
-            it = "has no such label" if has is None else f"has {missed[0].key}={has}"
-            return f"node {node.metadata.name} {it}; the pod asks for {missed[0]}"
+        missed = next((requirement for requirement in rules[0].labels if not meets(labels, requirement)), None)
+        if missed is not None:
+            has = labels.get(missed.key)
+            it = "has no such label" if has is None else f"has {missed.key}={has}"
+            return f"node {node.metadata.name} {it}; the pod asks for {missed}"
     return f"node {node.metadata.name} is not among those that the pod asks for: {said(rules)}"
 
 

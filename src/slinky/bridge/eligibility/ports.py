@@ -4,12 +4,12 @@ Comes in: pods. Goes out: which ports of a node are taken, and whether another p
 (`0.0.0.0`, which no address means); init containers count where they go on running. A port is free when the last pod that took it is gone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from slinky.kube.objects import Container, Pod
 
-__all__ = ["HostPort", "PortsInUse", "clash", "host_ports", "port_refusal"]
+__all__ = ["HostPort", "PortsInUse", "host_ports", "port_refusal"]
 
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 what Kubernetes writes; nothing is opened here
 
@@ -34,32 +34,37 @@ def _ports(container: Container) -> Iterable[HostPort]:
             yield HostPort(port.host_ip or ALL_ADDRESSES, port.protocol or "TCP", port.host_port)
 
 
-def clash(one: HostPort, other: HostPort) -> bool:
-    if (one.protocol, one.port) != (other.protocol, other.port):
-        return False
-    return one.address == other.address or ALL_ADDRESSES in (one.address, other.address)
+_Holders = dict[str, dict[str, int]]  # address → pod → how often it has the port there
 
 
 class PortsInUse:
-    """By node, with the pods that have them. Counted, as pods that were bound past a scheduler may share one."""
+    """By node, with the pods that have them. Counted, as pods that were bound past a scheduler may share one.
+
+    *Invariants:* a port is found by protocol and number, so that a pod of many ports costs their number and
+    not its square.
+    """
 
     def __init__(self) -> None:
-        self._taken: dict[str, dict[HostPort, dict[str, int]]] = {}
+        self._taken: dict[str, dict[tuple[str, int], _Holders]] = {}
 
     def add(self, node: str, ports: Iterable[HostPort], pod: str) -> None:
-        for port in ports:
-            pods = self._taken.setdefault(node, {}).setdefault(port, {})
+        for address, protocol, number in ports:
+            holders = self._taken.setdefault(node, {}).setdefault((protocol, number), {})
+            pods = holders.setdefault(address, {})
             pods[pod] = pods.get(pod, 0) + 1
 
     def remove(self, node: str, ports: Iterable[HostPort], pod: str) -> None:
-        for port in ports:
+        for address, protocol, number in ports:
             here = self._taken[node]
-            pods = here[port]
+            holders = here[protocol, number]
+            pods = holders[address]
             pods[pod] -= 1
             if not pods[pod]:
                 del pods[pod]
             if not pods:
-                del here[port]
+                del holders[address]
+            if not holders:
+                del here[protocol, number]
             if not here:
                 del self._taken[node]
 
@@ -68,7 +73,18 @@ class PortsInUse:
         here = self._taken.get(node)
         if not here:
             return None
-        return next(((port, next(iter(pods))) for port in wanted for other, pods in here.items() if clash(port, other)), None)
+        for port in wanted:
+            if pods := _in_the_way(here.get((port.protocol, port.port)), port.address):
+                return port, next(iter(pods))
+        return None
+
+
+def _in_the_way(holders: _Holders | None, address: str) -> Mapping[str, int] | None:
+    if not holders:
+        return None
+    if address == ALL_ADDRESSES:
+        return next(iter(holders.values()))
+    return holders.get(address) or holders.get(ALL_ADDRESSES)
 
 
 def port_refusal(node: str, port: HostPort, pod: str) -> str:

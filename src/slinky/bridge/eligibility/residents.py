@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from slinky.bridge.eligibility.forbidders import Forbidders
 from slinky.bridge.eligibility.indexes import Askers, ByLabel, narrowest
 from slinky.bridge.eligibility.ports import HostPort
 from slinky.bridge.eligibility.selectors import Requirement
@@ -16,7 +17,8 @@ from slinky.bridge.eligibility.terms import Query, Term
 __all__ = ["LabelOf", "Resident", "Residents", "Spread", "Tally"]
 
 MOST_TALLIES = 1024
-MOST_SPREADS = 16  # of one tally
+MOST_SPREADS = 4  # of one tally
+NO_TERMS: frozenset[Term] = frozenset()
 NAMESPACE = ""  # no label has this key: the index by namespace
 LabelOf = Callable[[str, str], str | None]  # node, key → the node's label
 
@@ -108,6 +110,9 @@ class Tally:
         self._by_label.clear()
         self._spreads.clear()
 
+    def forget_spreads(self) -> None:
+        self._spreads.clear()
+
 
 class Residents:
     """`label_of` gives a node's label; `nodes_changed` is to be called when one of them is another."""
@@ -119,7 +124,8 @@ class Residents:
         self._tallies: dict[Query, Tally] = {}
         self._tallied: Askers[Query] = Askers()
         self._forbidding: dict[Term, Tally] = {}
-        self._forbidders: Askers[Term] = Askers()
+        self._forbidders = Forbidders()
+        self._unheeded: dict[str, frozenset[Term]] = {}  # by pod, of what it forbids
         self.none = Tally()  # of pods that no selector counts
 
     def get(self, uid: str) -> Resident | None:
@@ -147,6 +153,11 @@ class Residents:
         for tally in (self.none, *self._tallies.values(), *self._forbidding.values()):
             tally.forget_domains()
 
+    def forget_spreads(self) -> None:
+        """Other nodes may count now: who owns the domains makes them anew, and these are not found again."""
+        for tally in (self.none, *self._tallies.values()):
+            tally.forget_spreads()
+
     def tally(self, query: Query) -> Tally:
         found = self._tallies.pop(query, None)
         if found is None:
@@ -166,23 +177,31 @@ class Residents:
         """The anti-affinity of pods that are there which means a pod like this, and where those pods are."""
         if not self._forbidding:
             return []
-        asking = self._forbidders.of(labels)
-        return [(term, self._forbidding[term]) for term in asking if term.means(namespace, labels, namespace_labels)]
+        return [(term, self._forbidding[term]) for term in self._forbidders.of(namespace, labels, namespace_labels)]
 
     def _count(self, resident: Resident, step: int) -> None:
         self.version += 1
         for query in self._tallied.of(resident.labels):
             if _matches(query, resident):
                 self._tallies[query].count(resident.node, step, self._label_of)
+        if resident.forbids:
+            self._count_forbidden(resident, step)
+
+    def _count_forbidden(self, resident: Resident, step: int) -> None:
+        unheeded = self._unheeded.pop(resident.uid, NO_TERMS)
         for term in resident.forbids:
             tally = self._forbidding.get(term)
-            if tally is None:
+            if step > 0 and tally is None and self._forbidders.add(term, resident.namespace):
                 tally = self._forbidding[term] = Tally()
-                self._forbidders.add(term, term.selector.requirements or ())
+            if tally is None or term in unheeded:
+                unheeded |= {term}
+                continue
             tally.count(resident.node, step, self._label_of)
             if not tally.on_node:
                 del self._forbidding[term]
-                self._forbidders.remove(term, term.selector.requirements or ())
+                self._forbidders.remove(term)
+        if step > 0 and unheeded:
+            self._unheeded[resident.uid] = unheeded
 
     def _candidates(self, query: Query) -> Iterable[Resident]:
         """The smallest offer of an index that has all that the query may match."""
@@ -206,7 +225,10 @@ def _requirements(query: Query) -> Iterable[Requirement]:
 def _matches(query: Query, resident: Resident) -> bool:
     if query.living and resident.terminating:
         return False
-    return all(clause.matches(resident.namespace, resident.labels) for clause in query.clauses)
+    for clause in query.clauses:  # noqa: SIM110 asked of each pod: faster than `all`
+        if not clause.matches(resident.namespace, resident.labels):
+            return False
+    return True
 
 
 def _value_of(resident: Resident, key: str) -> str | None:

@@ -5,6 +5,7 @@ DoesNotExist; a selector that is not there matches nothing, one that is empty ev
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,6 +20,7 @@ MOST_DIGITS = 63  # as long as a label's value can be
 SETS = ("In", "NotIn")
 BARE = ("Exists", "DoesNotExist")
 NUMBERS = ("Gt", "Lt")
+FEW = 16  # values that are looked through one by one
 
 
 class SelectorError(ValueError):
@@ -79,15 +81,23 @@ def meets(labels: Mapping[str, str], requirement: Requirement) -> bool:
     value = labels.get(key)
     match operator:
         case "In":
-            return value in values
+            return _is_among(value, values)
         case "NotIn":
-            return value not in values
+            return not _is_among(value, values)
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
         case _:
             return value is not None and _compares(value, operator, values[0])
+
+
+def _is_among(value: str | None, values: tuple[str, ...]) -> bool:
+    """`values` are sorted."""
+    if len(values) <= FEW or value is None:
+        return value in values
+    index = bisect_left(values, value)
+    return index < len(values) and values[index] == value
 
 
 def _compares(value: str, operator: str, bound: str) -> bool:
@@ -110,7 +120,10 @@ class Selector:
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.requirements is None:
             return False
-        return all(meets(labels, requirement) for requirement in self.requirements)
+        for requirement in self.requirements:  # noqa: SIM110 asked of each pod: faster than `all`
+            if not meets(labels, requirement):
+                return False
+        return True
 
     def narrowed(self, more: Iterable[Requirement]) -> "Selector":
         """With these on top. What matches nothing still does."""

@@ -6,19 +6,20 @@ judged once for all pods that say the same, and again only for nodes that change
 """
 
 import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from slinky.bridge.eligibility.in_flight import InFlight, interference
 from slinky.bridge.eligibility.neighbours import Judge, neighbour_judge
-from slinky.bridge.eligibility.node_verdicts import LEAST_SHAPES, MOST_CELLS, NodeVerdicts, Shape, name_refusal, node_refusal, shape_of
+from slinky.bridge.eligibility.node_verdicts import NodeVerdicts, Shape, name_refusal, node_refusal, shape_of
 from slinky.bridge.eligibility.ports import PortsInUse, host_ports, port_refusal
 from slinky.bridge.eligibility.residents import Resident, Residents
 from slinky.bridge.eligibility.selectors import SelectorError
 from slinky.bridge.eligibility.spread import Constraint, constraints_of, numbers_of, spread_judge
-from slinky.bridge.eligibility.terms import Reach, Term, affinity_terms, anti_affinity_terms, reach_of
+from slinky.bridge.eligibility.terms import Reach, Term, affinity_terms, anti_affinity_terms, forbidden_terms, reach_of
 from slinky.bridge.pacing import Pace
 from slinky.kube import Cache, Change, Key, Namespace, Node, Pod
 
@@ -27,22 +28,44 @@ __all__ = ["Answer", "Filter", "Placed", "Surroundings"]
 OWN = 0  # the version of an answer that is not shared
 MOST_ROUNDS = 16
 MOST_REACHES = 1024
+MOST_CELLS = 400_000  # of answers where other pods have a say: nodes that are refused for pods, and some for the answer itself
+CELLS_EACH = 50
+MOST_WITH_VOLUMES = 4096  # answers that bring two others together
 Filter = Callable[[Pod], Judge | None]  # a pod → who judges nodes for it, or nobody
 
 
 class Answer(NamedTuple):
-    """The nodes that refuse a pod, with the reason: shared and live, to be read at once. `by_pods`: some only for the pods that are there. `version` is another when the answer is, and 0 where the answer is this pod's own."""
+    """The nodes that refuse a pod, with the reason: shared and live, to be read at once. `by_pods`: some only for the pods that are there. `version` is another when the answer is, words included, and 0 where the answer is this pod's own. `nodes` stands for the nodes alone: answers that are equal in it refuse the same ones; None where the answer is this pod's own."""
 
     refused: Mapping[str, str]
     by_pods: bool
     version: int
+    nodes: Hashable
+
+
+class VolumeAnswer(Protocol):
+    """The nodes that refuse a pod for its volumes; `version` as in `Answer`."""
+
+    refused: Mapping[str, str]
+    version: int
+
+
+class VolumeJudge(Protocol):
+    """What volumes alone say of pods, shared by all whose volumes say the same; None where that cannot be."""
+
+    def answer(self, pod: Pod) -> VolumeAnswer | None: ...
 
 
 class _Company(NamedTuple):
     """What an answer rests on where other pods have a say, and the answer."""
 
     versions: tuple[int, ...]
+    more: dict[str, str]
     answer: Answer
+
+    @property
+    def cells(self) -> int:
+        return CELLS_EACH + len(self.more)
 
 
 class Placed(NamedTuple):
@@ -73,7 +96,8 @@ class _Verdicts:
 class Surroundings:
     """`pods` are the caches that together hold all pods. `release` is Kubernetes'; `comparing` says that tolerations may use Lt and Gt.
 
-    `filters` are asked after the built-in ones: volumes, for one.
+    `filters` are asked after the built-in ones: volumes, for one. `answer` asks `volumes` for what
+    volumes say.
     """
 
     def __init__(
@@ -96,10 +120,14 @@ class Surroundings:
         self._assumed: dict[str, str] = {}  # pod's UID → node, until the watch shows it there
         self._versions = itertools.count(-1, -1)  # never one of `NodeVerdicts`'
         self._companies: dict[tuple[Shape, object], _Company] = {}
+        self._cells = 0  # of them
         self._namespace_version = 0
         self.filters: list[Filter] = []
+        self.volumes: VolumeJudge | None = None
+        self._with_volumes: dict[tuple[int, int], Answer] = {}
         self._in_flight: WeakSet[InFlight] = WeakSet()
         self._verdicts.relabelled = self._relabelled
+        self._verdicts.regrouped = self._residents.forget_spreads
         namespaces.subscribe(self._namespace_changed)
         for cache in pods:
             cache.subscribe(self._pod_changed)
@@ -125,31 +153,60 @@ class Surroundings:
 
     def answer(self, pod: Pod) -> Answer:
         """What `refusals` says of a pod that waits, kept for all pods that ask the same of nodes and of other pods."""
-        shape = shape_of(pod)
-        if pod.spec.node_name or pod.spec.volumes or self._residents.get(pod.metadata.uid) is not None:
+        if pod.spec.node_name or self._residents.get(pod.metadata.uid) is not None:
             return self._uncommon(pod)
+        if not pod.spec.volumes:
+            return self._without_volumes(pod)
+        volumes = self.volumes.answer(pod) if self.volumes is not None else None
+        if volumes is None:
+            return self._uncommon(pod)
+        rest = self._without_volumes(pod)
+        if not volumes.refused or not rest.version:
+            return rest
+        versions = rest.version, volumes.version
+        found = self._with_volumes.pop(versions, None)
+        if found is None:
+            slots, rules = self._verdicts.masks.slots, rest.refused
+            mask = slots.mask(rules) | slots.mask(volumes.refused)
+            both: Mapping[str, str] = ChainMap(rules, volumes.refused)  # type: ignore[arg-type]
+            found = Answer(both, True, next(self._versions), (slots.epoch, mask))
+            while len(self._with_volumes) >= MOST_WITH_VOLUMES:
+                del self._with_volumes[next(iter(self._with_volumes))]
+        self._with_volumes[versions] = found  # the last in order is the last used
+        return found
+
+    def _without_volumes(self, pod: Pod) -> Answer:
+        """The part without its volumes. Where that cannot be shared: the pod's own answer, with its volumes."""
+        shape = shape_of(pod)
         try:
             company = self._asked_of_pods(pod)
         except SelectorError:
             return self._uncommon(pod)
         nodes = self._verdicts.answer(shape)
+        epoch = self._verdicts.masks.slots.epoch
         if company is None:
-            return Answer(nodes.refused, False, nodes.version)
+            return Answer(self._verdicts.refused(nodes), False, nodes.version, (epoch, nodes.mask))
         versions = (nodes.version, self._verdicts.changes, self._residents.version, self._namespace_version)
         found = self._companies.pop((shape, company), None)
+        self._cells -= found.cells if found is not None else 0
         if found is None or found.versions != versions:
-            refused = self.refusals(pod)
-            answer = found.answer if found is not None and found.answer.refused == refused else None
-            found = _Company(versions, answer or Answer(refused, len(refused) > len(nodes.refused), next(self._versions)))
-            while len(self._companies) >= max(LEAST_SHAPES, MOST_CELLS // (len(self._nodes) or 1)):
-                del self._companies[next(iter(self._companies))]
+            rules = self._verdicts.refused(nodes)
+            more = self._refused_by_pods(pod, rules, ())
+            mask = nodes.mask | self._verdicts.masks.slots.mask(more)
+            same = found is not None and (found.versions[0], found.more, found.answer.nodes) == (nodes.version, more, (epoch, mask))
+            version = found.answer.version if found is not None and same else next(self._versions)
+            found = _Company(versions, more, Answer(ChainMap(more, rules), bool(more), version, (epoch, mask)))  # type: ignore[arg-type]
+            while self._companies and self._cells + found.cells > MOST_CELLS:
+                self._cells -= self._companies.pop(next(iter(self._companies))).cells
+        self._cells += found.cells
         self._companies[shape, company] = found  # the last in order is the last used
         return found.answer
 
     def _uncommon(self, pod: Pod) -> Answer:
-        """Of a pod whose answer is its own: one with volumes, say."""
-        refused = self.refusals(pod)
-        return Answer(refused, len(refused) > len(self.node_refusals(pod)), OWN)
+        """Of a pod whose answer is its own: one that is on a node, say."""
+        rules = self._rules(pod)
+        more = self._refused_by_pods(pod, rules, self.filters)
+        return Answer(ChainMap(more, rules), bool(more), OWN, None)  # type: ignore[arg-type]
 
     def _asked_of_pods(self, pod: Pod) -> object | None:
         """All that matters of it to what it and other pods ask of one another; None where that is nothing. Raises SelectorError."""
@@ -165,13 +222,19 @@ class Surroundings:
     def refusals(self, pod: Pod) -> dict[str, str]:
         """All nodes that Kubernetes would refuse now, each with the reason."""
         refused = self.node_refusals(pod)
+        return refused | self._refused_by_pods(pod, refused, self.filters)
+
+    def _refused_by_pods(self, pod: Pod, refused: Mapping[str, str], filters: Sequence[Filter]) -> dict[str, str]:
+        """Of the nodes that are not refused already, those that are for what other pods there are, and by `filters`."""
+        more: dict[str, str] = {}
         with self._without(pod):
-            if judges := self._judges(pod, self.filters):
+            if judges := self._judges(pod, filters):
+                already = frozenset(refused)
                 for node in self._nodes.list():
                     name = node.metadata.name
-                    if name not in refused and (said := next((said for judge in judges if (said := judge(node))), "")):
-                        refused[name] = said
-        return refused
+                    if name not in already and (said := next((said for judge in judges if (said := judge(node))), "")):
+                        more[name] = said
+        return more
 
     def node_refusal(self, pod: Pod, node: Node) -> str:
         """The part that no other pod has a say in: name, cordon, taints, labels, declared features."""
@@ -179,10 +242,14 @@ class Surroundings:
 
     def node_refusals(self, pod: Pod) -> dict[str, str]:
         """The same for all nodes."""
-        refused = dict(self._verdicts.of(pod))
-        if pod.spec.node_name:
-            refused |= {name: said for name in self.nodes if (said := name_refusal(pod, name))}
-        return refused
+        return dict(self._rules(pod))
+
+    def _rules(self, pod: Pod) -> Mapping[str, str]:
+        """The same, put into words where they are read."""
+        refused = self._verdicts.of(pod)
+        if not pod.spec.node_name:
+            return refused
+        return {**refused, **{name: said for name in self.nodes if (said := name_refusal(pod, name))}}
 
     def first_refusal(self, placements: Sequence[tuple[Pod, str]]) -> tuple[Pod, str] | None:
         """Whether all of these can be placed, one after the other in some order, as kube-scheduler would: None, or one that cannot, and why. `filters` are not asked: the volume binder looks at volumes again before it binds."""
@@ -377,7 +444,7 @@ class Surroundings:
         known = self._residents.get(uid)
         if known and (known.node, known.terminating, known.labels) == (node, terminating, pod.metadata.labels):
             return
-        ports, forbids = (known.ports, known.forbids) if known else (host_ports(pod), _forbids(pod))
+        ports, forbids = (known.ports, known.forbids) if known else (host_ports(pod), forbidden_terms(pod))
         self._leave(uid)
         self._enter(Resident(uid, node, pod.metadata.namespace, pod.metadata.labels, terminating, ports, forbids, pod.metadata.name))
 
@@ -389,11 +456,3 @@ class Surroundings:
         resident = self._residents.remove(uid)
         if resident:
             self._ports.remove(resident.node, resident.ports, f"{resident.namespace}/{resident.name}")
-
-
-def _forbids(pod: Pod) -> tuple[Term, ...]:
-    """kube-scheduler heeds no anti-affinity that it cannot read of a pod that is there."""
-    try:
-        return anti_affinity_terms(pod)
-    except SelectorError:
-        return ()

@@ -6,13 +6,24 @@ empty namespace selector means every namespace. Of its own terms a pod may be to
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from slinky.bridge.eligibility.selectors import Requirement, Selector, selector_of
+from slinky.bridge.eligibility.bounds import MOST_TERMS, is_large_term
+from slinky.bridge.eligibility.selectors import Requirement, Selector, SelectorError, selector_of
 from slinky.kube.objects import Pod, PodAffinityTerm
 
-__all__ = ["Clause", "Query", "Reach", "Term", "affinity_terms", "anti_affinity_terms", "reach_of", "with_label_keys"]
+__all__ = [
+    "Clause",
+    "Query",
+    "Reach",
+    "Term",
+    "affinity_terms",
+    "anti_affinity_terms",
+    "forbidden_terms",
+    "reach_of",
+    "with_label_keys",
+]
 
 EXACT_NAMESPACES = (1, 37)
 Reach = frozenset[str] | None  # names of namespaces; None: all of them
@@ -26,6 +37,14 @@ class Term:
     namespace_selector: Selector
     selector: Selector
     topology_key: str
+    hashed: int = field(init=False, repr=False, compare=False)  # a term is looked up for each pod that waits
+
+    def __post_init__(self) -> None:
+        said = (self.namespaces, self.namespace_selector, self.selector, self.topology_key)
+        object.__setattr__(self, "hashed", hash(said))
+
+    def __hash__(self) -> int:
+        return self.hashed
 
     def means(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
         return (namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)) and self.selector.matches(labels)
@@ -68,6 +87,23 @@ def anti_affinity_terms(pod: Pod) -> tuple[Term, ...]:
     if affinity is None or affinity.pod_anti_affinity is None or not affinity.pod_anti_affinity.required:
         return ()
     return _terms(pod.metadata.namespace, affinity.pod_anti_affinity.required)
+
+
+def forbidden_terms(pod: Pod) -> tuple[Term, ...]:
+    """The anti-affinity of a pod that has a node, as far as it is heeded.
+
+    That is nothing which kube-scheduler could not parse, and no more than a pod of the bridge may have.
+    """
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.pod_anti_affinity is None or not affinity.pod_anti_affinity.required:
+        return ()
+    few = said = affinity.pod_anti_affinity.required
+    if len(said) > MOST_TERMS or any(map(is_large_term, said)):
+        few = tuple(each for each in said[:MOST_TERMS] if not is_large_term(each))
+    try:
+        return _terms(pod.metadata.namespace, few)
+    except SelectorError:
+        return ()
 
 
 def _terms(namespace: str, required: Sequence[PodAffinityTerm]) -> tuple[Term, ...]:

@@ -104,7 +104,7 @@ class Looker:
             if is_own(found, policy):
                 ours.append(RemoveObject(resource.plural, policy))  # type: ignore[arg-type]
             else:
-                foreign.append(Left(resource.plural, policy, "has the name of the bridge's own, but is another one"))
+                foreign.append(Left(resource.plural, policy, "has the bridge's name, but was not written by the bridge"))
         if not self._settings.admission.certificate_file:
             secret = self._settings.admission.secret
             found = await self._get(SECRETS, secret, self._settings.namespace)

@@ -1,19 +1,24 @@
 """A workload's claims bound to volumes, before its pods are bound to nodes.
 
-Comes in: pods and the nodes that Slurm gave them, at each look at the workload. Goes out: nothing to wait for; or what it waits for; or the node that did not work out, with all undone. What must stay true: all claims of a gang are bound before
-any of its pods is; one claim is in one pod's hands at a time, whoever else needs it waits for the outcome; a decision counts from the moment it is made, with no await in between; what was begun for a pod that no longer gets its node is undone.
+*Invariants:* all claims of a gang are bound before any of its pods is. One claim is in one pod's hands
+at a time; all others that need it wait for the outcome. A decision for a pod counts from the moment it is
+made, with no await in between. The pods of a gang are decided on in short turns; what has changed since a
+pod's turn is looked at again in the tick in which the gang is bound (`still_fits`). What was begun for a
+pod that no longer gets its node is undone.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
+from slinky.bridge.pacing import Pace, all_of
 from slinky.bridge.volumes.live import Volumes
 from slinky.bridge.volumes.matching import is_for
 from slinky.bridge.volumes.outcomes import NodeRefused, Underway
 from slinky.bridge.volumes.reservation import Failed, Reservation, Step, Waits, progress
-from slinky.bridge.volumes.stock import SELECTED_NODE, Stock, claim_names
+from slinky.bridge.volumes.stock import SELECTED_NODE, Listener, Stock, claim_names
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import (
     BadRequestError,
@@ -46,6 +51,44 @@ class Acts(Protocol):
     async def take_back(self, volume: str, claim: Key, uid: str, *, by_name: bool) -> None: ...
 
 
+class _Changes(Listener):
+    """What has changed since the turns of a workload's pods, but for what was decided in these turns."""
+
+    def __init__(self) -> None:
+        self.labels: dict[str, Mapping[str, str]] = {}  # of the nodes, as they were
+        self._nodes: set[str] = set()
+        self._claims: set[Key] = set()
+        self._kinds = False
+        self._muted = False
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        self._muted = True
+        try:
+            yield
+        finally:
+            self._muted = False
+
+    def concern(self, pod: Pod, node: Node) -> bool:
+        if self._kinds or node.metadata.name in self._nodes or self.labels.get(node.metadata.name) != node.metadata.labels:
+            return True
+        return bool(self._claims) and any(Key(pod.metadata.namespace, name) in self._claims for name in claim_names(pod))
+
+    def on_node(self, node: str, /) -> None:
+        if not self._muted:
+            self._nodes.add(node)
+
+    def on_claim(self, claim: Key, /) -> None:
+        if not self._muted:
+            self._claims.add(claim)
+
+    def on_class(self, _: str, /) -> None:
+        self._kinds = True
+
+    def on_driver(self) -> None:
+        self._kinds = True
+
+
 class VolumeBinder:
     """Of one time of leading. `seconds` is how long a workload's claims may take to be bound."""
 
@@ -58,6 +101,8 @@ class VolumeBinder:
         self._held: dict[WorkloadKey, dict[str, Reservation]] = {}  # by the pod's UID
         self._hands: dict[Key, str] = {}  # claim → UID of the pod for which it is being bound
         self._since: dict[WorkloadKey, float] = {}
+        self._changes: dict[WorkloadKey, _Changes] = {}
+        self._stock.listeners[:] = [other for other in self._stock.listeners if not isinstance(other, _Changes)]
         self._stock.forget_decisions()
 
     def hold(self, key: WorkloadKey, pods: Sequence[Pod]) -> str:
@@ -84,21 +129,44 @@ class VolumeBinder:
             return self._underway(since, [self._volumes.waits(pod for pod, _ in mine)])
         await self.give_back(key, {pod.metadata.uid: node for pod, node in mine})
         outcome = await self._go_on(key, mine, since)
+        if outcome is not None:
+            self._follow(key, None)
         if isinstance(outcome, NodeRefused):
             log.warning("%s: node %s did not work out: %s", key, outcome.node, outcome.why)
             self._volumes.await_nothing(key)  # what is undone now is no reason to look again
             await self.give_back(key)
         return outcome
 
+    def still_fits(self, key: WorkloadKey, places: Sequence[Place]) -> bool:
+        """Whether what `bind` found for these pods still holds; if not, the workload is looked at again."""
+        changes = self._changes.get(key)
+        if changes is None:
+            return True
+        self._follow(key, None)
+        held = self._held.get(key, {})
+        for pod, name in places:
+            if not pod.spec.volumes:
+                continue
+            node, reservation = self._nodes.by_key(Key("", name)), held.get(pod.metadata.uid)
+            fits = node is not None and reservation is not None
+            if fits and node and reservation and changes.concern(pod, node):
+                fits = self._look(reservation, node) is None
+            if not fits:
+                self._volumes.wake(key)
+                return False
+        return True
+
     def bound(self, key: WorkloadKey) -> None:
         """Its pods are bound: they count as soon as the watch shows them, and until then as we expect them."""
         for reservation in self._held.pop(key, {}).values():
             self._drop(reservation)
         self._since.pop(key, None)
+        self._follow(key, None)
         self._volumes.await_nothing(key)
 
     def forget(self, key: WorkloadKey) -> None:
         """Nothing is left of it: whatever becomes of the claims that it waited for is no reason to look at it. What was begun is given back before."""
+        self._follow(key, None)
         self._volumes.await_nothing(key)
 
     def unbound(self, pod: Pod) -> None:
@@ -117,22 +185,28 @@ class VolumeBinder:
         if not held:
             self._held.pop(key, None)
         if not keep:
+            self._follow(key, None)
             self._since.pop(key, None)
             self._volumes.await_nothing(key)
 
     async def _go_on(self, key: WorkloadKey, places: Sequence[Place], since: float) -> Underway | NodeRefused | None:
         held = self._held.setdefault(key, {})
         waits: list[tuple[str, str]] = []
-        for pod, node in places:  # no await in here
+        pace, changes = Pace(), _Changes()
+        self._follow(key, changes)
+        for pod, node in places:
             known = self._nodes.by_key(Key("", node))
             if known is None:
                 return NodeRefused(node, f"Kubernetes has no node {node}")
+            changes.labels.setdefault(node, known.metadata.labels)
             if reservation := held.get(pod.metadata.uid):
                 outcome = self._look(reservation, known)
             elif busy := self._busy(pod):
                 outcome = Waits(f"claim {busy} is being bound for another pod")
             else:
-                outcome = self._reserve(held, pod, known)
+                with changes.muted():
+                    outcome = self._reserve(held, pod, known)
+            await pace.step()
             if isinstance(outcome, Failed):
                 return NodeRefused(node, outcome.why)
             if outcome:
@@ -143,6 +217,15 @@ class VolumeBinder:
         if refused := await self._write(key, held):
             return refused
         return self._underway(since, [why for _, why in waits]) if waits else None
+
+    def _follow(self, key: WorkloadKey, changes: _Changes | None) -> None:
+        """Changes of storage are noted there from now on; nowhere any more where it is None."""
+        before = self._changes.pop(key, None)
+        if before is not None:
+            self._stock.listeners.remove(before)
+        if changes is not None:
+            self._changes[key] = changes
+            self._stock.listeners.append(changes)
 
     def _look(self, reservation: Reservation, node: Node) -> Failed | Waits | None:
         """At what was begun for a pod; at the end also at what may have changed otherwise."""
@@ -193,10 +276,16 @@ class VolumeBinder:
         )
 
     async def _write(self, key: WorkloadKey, held: dict[str, Reservation]) -> NodeRefused | None:
-        """What is not written yet, side by side."""
-        outcomes = await asyncio.gather(
-            *[self._write_steps(found) for found in held.values() if any(not step.written for step in found.steps)], return_exceptions=True
-        )
+        """What is not written yet, a limited number side by side."""
+        outcomes: list[NodeRefused | BaseException | None] = []
+
+        async def write(found: Reservation) -> None:
+            try:
+                outcomes.append(await self._write_steps(found))
+            except Exception as error:
+                outcomes.append(error)
+
+        await all_of([write(found) for found in held.values() if any(not step.written for step in found.steps)])
         for outcome in outcomes:
             if isinstance(outcome, ConflictError):
                 log.info("%s: decided anew, for something has changed meanwhile: %s", key, outcome)

@@ -1,19 +1,22 @@
 """Where a pod's claims let it run. Pure, over the stock.
 
-Comes in: a pod, a node, what is known of storage. Goes out: why the pod has to wait wherever it would run; why one node will not do; or what is to be bound or made there. What must stay true: the answer is kube-scheduler's own (its plugins
-VolumeBinding, VolumeZone, VolumeRestrictions and NodeVolumeLimits), no stricter and no laxer.
+*Invariants:* the answer is kube-scheduler's own (its plugins VolumeBinding, VolumeZone, VolumeRestrictions
+and NodeVolumeLimits), no stricter and no laxer. Two pods whose `facts` are equal are refused by the same
+nodes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
+from functools import cached_property
 
 import msgspec
 
-from slinky.bridge.volumes.disks import disk_refusal
-from slinky.bridge.volumes.limits import limit_refusal
-from slinky.bridge.volumes.matching import Candidates, Labels, node_suits, selected, size_of, topology_admits, zones_admit
+from slinky.bridge.volumes.disks import disk_refusal, own_disks
+from slinky.bridge.volumes.limits import Counted, Limits, counted
+from slinky.bridge.volumes.matching import ZONE_LABELS, Candidates, Labels, node_suits, size_of, topology_admits, zones_admit
 from slinky.bridge.volumes.stock import Stock, claim_names
 from slinky.kube import Key, Node, PersistentVolumeClaim, Pod
-from slinky.kube.quantities import quantity, whole
+from slinky.kube.objects import Volume
+from slinky.kube.quantities import whole
 
 __all__ = ["Found", "Judgement", "claim_waits"]
 
@@ -29,26 +32,103 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Judgement:
-    """Of one pod; then quick for each node. It knows the stock as it was at the beginning: make another after a change."""
+    """Of one pod; then quick for each node. Make another after a change of the stock.
 
-    def __init__(self, pod: Pod, stock: Stock) -> None:
+    Without `named`, its words fit all pods with the same facts: they name neither claims nor volumes.
+    """
+
+    def __init__(self, pod: Pod, stock: Stock, *, named: bool = True) -> None:
         self._pod = pod
         self._stock = stock
-        self._names = claim_names(pod)
+        self._named = named
         self._delayed: list[PersistentVolumeClaim] = []
         self._bound: list[PersistentVolumeClaim] = []
+        self._chosen: dict[Key, Candidates] = {}
         self.waits = ""  # why the pod cannot run anywhere yet
-        for name in self._names:
+        for name in claim_names(pod):
             claim = stock.claim(Key(pod.metadata.namespace, name))
             self.waits = self.waits or claim_waits(pod, name, claim, stock)
             if claim is not None and claim.is_bound:
                 self._bound.append(claim)
             elif claim is not None and not stock.is_on_its_way(claim):  # else it will be bound in a moment: then its volume decides
                 self._delayed.append(claim)
-        self._candidates: dict[Key, Candidates] = {}
-        if not self.waits:
-            self._candidates = {claim.key: Candidates(claim, stock.volumes_for(claim)) for claim in self._delayed}
-            self.waits = self._used_by_another()
+        self.waits = self.waits or self._used_by_another()
+        if self.waits and not named:
+            self.waits = "a claim of the pod is missing, in use, or not bound yet"
+
+    @property
+    def sizes(self) -> dict[str, set[int]]:
+        """Of the volumes that are not chosen yet, in bytes, by class."""
+        found: dict[str, set[int]] = {}
+        for claim in self._delayed:
+            found.setdefault(claim.class_name, set()).add(whole(size_of(claim)))
+        return found
+
+    @property
+    def minds_users(self) -> bool:
+        """Whether what other pods have on a node can be in its way there."""
+        return bool(self._counted or self._disks)
+
+    def facts(self) -> Hashable:
+        """All that matters of the pod's volumes to which nodes refuse it; None where none can.
+
+        The nodes themselves, free volumes, room, and what other pods have on a node are no part of it.
+        """
+        if self.waits:
+            return self.waits
+        ephemeral = self._ephemeral()
+        bound = frozenset(fact for claim in self._bound if (fact := self._fact_of_bound(claim, ephemeral)) is not None)
+        delayed = tuple(map(self._fact_of_delayed, self._delayed))
+        if not (bound or delayed or self._counted or self._disks):
+            return None
+        uid = self._pod.metadata.uid
+        itself = uid if self._stock.is_expected(uid) else ""  # it does not stand in its own way
+        return bound, delayed, self._counted, self._disks, itself
+
+    def _fact_of_bound(self, claim: PersistentVolumeClaim, ephemeral: Collection[str]) -> Hashable:
+        volume = self._stock.volume(claim.spec.volume_name)
+        if volume is None:
+            return "no volume"
+        affinity = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+        labels = volume.metadata.labels if claim.metadata.name not in ephemeral else {}
+        zones = tuple((key, labels[key]) for key in ZONE_LABELS if key in labels)
+        return (affinity, zones) if affinity is not None or zones else None
+
+    def _fact_of_delayed(self, claim: PersistentVolumeClaim) -> Hashable:
+        where = self._stock.selected_node(claim)
+        if where is not None:
+            return claim.class_name, claim.size, where
+        spec, own = claim.spec, self._candidates(claim).own
+        said = spec.selector
+        selector = said and (tuple(sorted(said.match_labels.items())), said.match_expressions)
+        reserved = own.metadata.name if own is not None else ""
+        return (
+            claim.class_name,
+            claim.size,
+            spec.volume_mode,
+            spec.volume_attributes_class_name,
+            spec.access_modes,
+            selector,
+            reserved,
+            own and own.spec.node_affinity,
+        )
+
+    def _candidates(self, claim: PersistentVolumeClaim) -> Candidates:
+        """Made only where it is asked for: whether a pod waits does not depend on it."""
+        found = self._chosen.get(claim.key)
+        if found is None:
+            named, shelf = self._stock.volumes_for(claim), self._stock.shelf(claim.class_name)
+            found = self._chosen[claim.key] = Candidates(claim, named, shelf)
+        return found
+
+    def _ephemeral(self) -> set[str]:
+        return {f"{self._pod.metadata.name}-{volume.name}" for volume in self._pod.spec.volumes if volume.ephemeral is not None}
+
+    def _claim(self, claim: PersistentVolumeClaim) -> str:
+        return f"claim {claim.key}" if self._named else "a claim"
+
+    def _volume(self, name: str, claim: PersistentVolumeClaim) -> str:
+        return f"volume {name} of claim {claim.key}" if self._named else "the volume of a claim"
 
     def refusal(self, node: Node) -> str:
         """Empty where the pod's volumes can be had on that node."""
@@ -68,18 +148,32 @@ class Judgement:
         return Found(tuple(static), tuple(claim.key for claim in provision))
 
     def _too_much(self, node: str) -> str:
-        return disk_refusal(self._pod, node, self._stock) or limit_refusal(self._pod, node, self._stock)
+        if self._disks and (problem := disk_refusal(self._pod, node, self._stock)):
+            return problem
+        return self._limits.refusal(node) if self._counted else ""
+
+    @cached_property
+    def _disks(self) -> tuple[Volume, ...]:
+        return own_disks(self._pod)
+
+    @cached_property
+    def _counted(self) -> tuple[Counted, ...]:
+        return counted(self._pod, self._stock)
+
+    @cached_property
+    def _limits(self) -> Limits:
+        return Limits(self._pod, self._stock)
 
     def _bound_elsewhere(self, node: str, labels: Labels) -> str:
-        ephemeral = {f"{self._pod.metadata.name}-{volume.name}" for volume in self._pod.spec.volumes if volume.ephemeral is not None}
+        ephemeral = self._ephemeral() if self._bound else ()
         for claim in self._bound:
             volume = self._stock.volume(claim.spec.volume_name)
             if volume is None:
-                return f"volume {claim.spec.volume_name} of claim {claim.key} does not exist"
+                return f"{self._volume(claim.spec.volume_name, claim)} does not exist"
             if not node_suits(volume, labels):
-                return f"volume {volume.metadata.name} of claim {claim.key} cannot be had on node {node}, by the volume's node affinity"
+                return f"{self._volume(volume.metadata.name, claim)} cannot be had on node {node}, by the volume's node affinity"
             if claim.metadata.name not in ephemeral and not zones_admit(volume, labels):
-                return f"volume {volume.metadata.name} of claim {claim.key} is in another zone than node {node}"
+                return f"{self._volume(volume.metadata.name, claim)} is in another zone than node {node}"
         return ""
 
     def _unbound(self, node: str, labels: Labels) -> tuple[list[tuple[str, Key]], list[PersistentVolumeClaim], str]:
@@ -92,10 +186,10 @@ class Judgement:
             elif where == node:
                 provision.append(claim)
             else:
-                return [], [], f"the volume of claim {claim.key} is being made for node {where}"
+                return [], [], f"the volume of {self._claim(claim)} is being made for node {where}"
         static: dict[str, Key] = {}
-        for claim in sorted(choosing, key=size_of):
-            if volume := self._candidates[claim.key].best(labels, static):
+        for claim in sorted(choosing, key=size_of) if len(choosing) > 1 else choosing:
+            if volume := self._candidates(claim).best(labels, static):
                 static[volume.metadata.name] = claim.key
             else:
                 provision.append(claim)
@@ -105,13 +199,13 @@ class Judgement:
         for claim in claims:
             storage = self._stock.storage_class(claim.class_name)
             if storage is None:
-                return f"storage class {claim.class_name} of claim {claim.key} does not exist"
+                return f"storage class {claim.class_name} of {self._claim(claim)} does not exist"
             if storage.provisioner in ("", NO_PROVISIONER):
-                return f"no free volume of class {claim.class_name} suits claim {claim.key} on node {node}"
+                return f"no free volume of class {claim.class_name} suits {self._claim(claim)} on node {node}"
             if not topology_admits(storage.allowed_topologies, labels):
-                return f"class {claim.class_name} of claim {claim.key} makes no volumes for node {node}, by its allowedTopologies"
+                return f"class {claim.class_name} of {self._claim(claim)} makes no volumes for node {node}, by its allowedTopologies"
             if not self._has_room(claim, storage.provisioner, labels):
-                return f"CSI driver {storage.provisioner} has no room for claim {claim.key} ({claim.size}) on node {node}"
+                return f"CSI driver {storage.provisioner} has no room for {self._claim(claim)} ({claim.size}) on node {node}"
         return ""
 
     def _has_room(self, claim: PersistentVolumeClaim, provisioner: str, labels: Labels) -> bool:
@@ -119,16 +213,7 @@ class Judgement:
         driver = self._stock.driver(provisioner)
         if not claim.size or driver is None or not driver.spec.storage_capacity:
             return True
-        for capacity in self._stock.capacities(claim.class_name):
-            room = capacity.maximum_volume_size or capacity.capacity
-            if (
-                room
-                and capacity.node_topology is not None
-                and whole(quantity(room)) >= whole(size_of(claim))
-                and selected(capacity.node_topology, labels)
-            ):
-                return True
-        return False
+        return self._stock.rooms(claim.class_name).has(whole(size_of(claim)), labels)
 
     def _used_by_another(self) -> str:
         """Claims that one pod alone may use; those of generic ephemeral volumes are the pod's own anyway."""

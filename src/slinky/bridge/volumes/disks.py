@@ -7,14 +7,19 @@ from slinky.bridge.volumes.stock import Stock
 from slinky.kube import Pod
 from slinky.kube.objects import Volume
 
-__all__ = ["disk_refusal"]
+__all__ = ["disk_refusal", "own_disks"]
+
+
+def own_disks(pod: Pod) -> tuple[Volume, ...]:
+    """Those that another pod on the node may be in the way of."""
+    return tuple(
+        volume for volume in pod.spec.volumes if volume.gce_persistent_disk or volume.aws_elastic_block_store or volume.iscsi or volume.rbd
+    )
 
 
 def disk_refusal(pod: Pod, node: str, stock: Stock) -> str:
     """Empty where no other pod on the node has a disk that this one wants for itself."""
-    wanted = [
-        volume for volume in pod.spec.volumes if volume.gce_persistent_disk or volume.aws_elastic_block_store or volume.iscsi or volume.rbd
-    ]
+    wanted = own_disks(pod)
     if not wanted:
         return ""
     for other in stock.pods_with_volumes(node):

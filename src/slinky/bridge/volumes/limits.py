@@ -1,17 +1,19 @@
 """How many volumes of a driver a node can have attached. Pure, over the stock.
 
-Comes in: a pod, a node, what is attached and used there. Goes out: nothing, or the driver whose limit this pod would exceed. What must stay true: a volume counts once, however many pods use it and whether it is attached or about to be; a
-claim that has no volume yet counts as one of the driver that will make it.
+*Invariants:* a volume counts once, however many pods use it and whether it is attached or about to be. A
+claim that has no volume yet counts as one of the driver that will make it. What a node has is counted once
+until it changes.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
 
-from slinky.bridge.volumes.stock import Stock, claim_names
+from slinky.bridge.volumes.stock import Attached, NodeUse, Stock, claim_names
 from slinky.kube import Key, PersistentVolume, PersistentVolumeClaim, Pod
 from slinky.kube.objects import CSINode, Volume
 
-__all__ = ["limit_refusal"]
+__all__ = ["Counted", "Limits", "counted", "limit_refusal"]
 
 # Drivers that took the place of the plugins that once were in Kubernetes itself.
 SUCCESSORS = {
@@ -23,55 +25,97 @@ SUCCESSORS = {
 }
 NOT_COUNTED = {"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume", "kubernetes.io/rbd"}
 
-Attached = tuple[str, str]  # driver, handle
+# Driver, whether it counts on nodes without a CSINode too, handle ("" if new on every node), number.
+Counted = tuple[str, bool, str, int]
+
+
+class Limits:
+    """Of one pod; then quick for each node."""
+
+    def __init__(self, pod: Pod, stock: Stock) -> None:
+        self._uid = pod.metadata.uid
+        self._stock = stock
+        self._wanted = {has: frozenset(_volumes(pod, stock, has_csi_node=has)) for has in (False, True)}
+        self._drivers = {has: sorted({driver for driver, _ in wanted}) for has, wanted in self._wanted.items()}
+
+    def refusal(self, node: str) -> str:
+        """Empty where the node can have this pod's volumes as well."""
+        csi_node = self._stock.csi_node(node)
+        wanted, drivers = self._wanted[csi_node is not None], self._drivers[csi_node is not None]
+        for driver in drivers:
+            if _is_missed(driver, csi_node, self._stock):
+                return f"CSI driver {driver} is not on node {node}"
+        limits = _limits(csi_node)
+        if limits.keys().isdisjoint(drivers):
+            return ""
+        use = self._stock.use_of(node, lambda: _use_of(node, self._stock))
+        if self._uid in use.pods:
+            use = _use_of(node, self._stock, but=self._uid)
+        for driver, limit in limits.items():
+            new = sum(kind == driver for kind, _ in wanted - use.used)
+            held = use.held[driver]
+            if new and held + new > limit:
+                return f"node {node} can have {limit} volumes of CSI driver {driver}: {held} are there, {new} more would come"
+        return ""
 
 
 def limit_refusal(pod: Pod, node: str, stock: Stock) -> str:
     """Empty where the node can have this pod's volumes as well."""
-    csi_node = stock.csi_node(node)
-    wanted = set(_volumes(pod, csi_node, stock))
-    if not wanted:
-        return ""
-    for driver in sorted({driver for driver, _ in wanted}):
-        if _is_missed(driver, csi_node, stock):
-            return f"CSI driver {driver} is not on node {node}"
-    limits = _limits(csi_node)
-    if not limits:
-        return ""
-    others = (other for other in stock.pods_with_volumes(node) if other.metadata.uid != pod.metadata.uid)
-    used = set(chain.from_iterable(_volumes(other, csi_node, stock) for other in others))
-    there = used | set(_attached(node, stock))
-    for driver, limit in limits.items():
-        new = sum(kind == driver for kind, _ in wanted - used)
-        held = sum(kind == driver for kind, _ in there)
-        if new and held + new > limit:
-            return f"node {node} can have {limit} volumes of CSI driver {driver}: {held} are there, {new} more would come"
-    return ""
+    return Limits(pod, stock).refusal(node)
 
 
-def _volumes(pod: Pod, csi_node: CSINode | None, stock: Stock) -> Iterable[Attached]:
+def _use_of(node: str, stock: Stock, but: str = "") -> NodeUse:
+    """`but` is the UID of a pod that does not count."""
+    has = stock.csi_node(node) is not None
+    pods = [pod for pod in stock.pods_with_volumes(node) if pod.metadata.uid != but]
+    used = frozenset(chain.from_iterable(_volumes(pod, stock, has_csi_node=has) for pod in pods))
+    held = Counter(driver for driver, _ in used.union(_attached(node, stock)))
+    return NodeUse(frozenset(pod.metadata.uid for pod in pods), used, held)
+
+
+def counted(pod: Pod, stock: Stock) -> tuple[Counted, ...]:
+    """All that matters of a pod's volumes to the limits of nodes; nothing where no node limits their drivers.
+
+    A volume that other pods use already is new on some nodes only, and named.
+    """
+    found: Counter[tuple[str, bool, str]] = Counter()
     for name in claim_names(pod):
         claim = stock.claim(Key(pod.metadata.namespace, name))
-        if claim is not None and (found := _attached_as(claim, csi_node, stock)):
+        attached = _attached_as(claim, stock, has_csi_node=True) if claim is not None else None
+        if claim is None or attached is None or not stock.has_limit(attached[0]):
+            continue
+        everywhere = _attached_as(claim, stock, has_csi_node=False) is not None
+        is_new = stock.is_used_by_none(claim, pod) and stock.is_one_disk(attached)
+        found[attached[0], everywhere, "" if is_new else attached[1]] += 1
+    for volume in pod.spec.volumes:
+        if (disk := _disk(volume)) and stock.has_limit(disk[0]):
+            found[disk[0], False, disk[1]] += 1
+    return tuple(sorted((*what, number) for what, number in found.items()))
+
+
+def _volumes(pod: Pod, stock: Stock, *, has_csi_node: bool) -> Iterable[Attached]:
+    for name in claim_names(pod):
+        claim = stock.claim(Key(pod.metadata.namespace, name))
+        if claim is not None and (found := _attached_as(claim, stock, has_csi_node=has_csi_node)):
             yield found
     for volume in pod.spec.volumes:
-        if csi_node and (disk := _disk(volume)):
+        if has_csi_node and (disk := _disk(volume)):
             yield disk
 
 
-def _attached_as(claim: PersistentVolumeClaim, csi_node: CSINode | None, stock: Stock) -> Attached | None:
+def _attached_as(claim: PersistentVolumeClaim, stock: Stock, *, has_csi_node: bool) -> Attached | None:
     volume = stock.volume(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
         if volume.spec.csi:
             return (volume.spec.csi.driver, volume.spec.csi.volume_handle) if volume.spec.csi.volume_handle else None
         plugin = _plugin(volume)
-        return (SUCCESSORS[plugin], f"in-tree volume {volume.metadata.name}") if plugin and csi_node else None
+        return (SUCCESSORS[plugin], f"in-tree volume {volume.metadata.name}") if plugin and has_csi_node else None
     storage = stock.storage_class(claim.class_name)
     if storage is None or storage.provisioner in NOT_COUNTED:
         return None
     handle = f"for claim {claim.key}"
     if storage.provisioner in SUCCESSORS:
-        return (SUCCESSORS[storage.provisioner], handle) if csi_node else None
+        return (SUCCESSORS[storage.provisioner], handle) if has_csi_node else None
     return (storage.provisioner, handle)
 
 

@@ -1,22 +1,21 @@
 """The pods' claims judged by storage as it is now.
 
-Comes in: the caches of storage and of pods. Goes out: whether a pod must wait, what refuses it on a node, and a word to those who wait when something of theirs changes. What must stay true: until all is known, a pod with claims waits;
-whoever waits for a claim hears of each change of it, of its volume, and of the pods that use it.
+*Invariants:* until all storage is known, a pod with claims waits. A workload that waits for a claim is woken
+by each change of it, of its volume, of its class, and of the pods that use it; by nothing else.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from slinky.bridge.volumes.claims import Judgement
-from slinky.bridge.volumes.stock import Stock, StorageCaches, claim_names
+from slinky.bridge.volumes.stock import Listener, Stock, StorageCaches, claim_names
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Cache, Change, Key, Node, PersistentVolume, PersistentVolumeClaim, Pod
 
 __all__ = ["Volumes"]
 
 
-class Volumes:
+class Volumes(Listener):
     """`pods` are the caches that together hold all pods, our own first. `wake(workload)` is called when something changed that it waits for; `changed()` at each change that may make another node fit, or none. `needed` is set when a pod of ours
     has claims; `learned()` is to be called when the caches are filled, and until then `trouble()` may say what keeps them.
     """
@@ -28,7 +27,7 @@ class Volumes:
         wake: Callable[[WorkloadKey], None],
         trouble: Callable[[], str] = lambda: "",
     ) -> None:
-        self._wake = wake
+        self.wake = wake
         self._trouble = trouble
         self.changed: Callable[[], None] = lambda: None
         self.needed = asyncio.Event()
@@ -37,15 +36,16 @@ class Volumes:
         self._waiters: dict[Key, set[WorkloadKey]] = {}
         self.stock = Stock(caches, pods)
         self.stock.released = self._claim_touched
+        self.stock.listeners.append(self)
         pods[0].subscribe(self._pod_changed)
         caches.claims.subscribe(self._claim_changed)
         caches.volumes.subscribe(self._volume_changed)
-        for cache in (caches.classes, caches.csi_nodes, caches.drivers, caches.capacities):
-            cache.subscribe(self._rest_changed)
 
     def learned(self) -> None:
         self._known = True
-        self._wake_all()
+        for key in tuple(self._waiting):
+            self.wake(key)
+        self.changed()
 
     # Judging
 
@@ -104,23 +104,34 @@ class Volumes:
 
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
         self._claim_touched(change.key)
-        self.changed()
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> None:
         refs = {found.spec.claim_ref for found in (change.old, change.new) if found is not None}
         for ref in refs:
             if ref is not None:
                 self._claim_touched(Key(ref.namespace, ref.name))
+
+    def on_class(self, class_name: str, /) -> None:
+        for key, claims in tuple(self._waiting.items()):
+            if any((claim := self.stock.claim(name)) is not None and claim.class_name == class_name for name in claims):
+                self.wake(key)
         self.changed()
 
-    def _rest_changed(self, _: Change[Any]) -> None:
-        self._wake_all()
+    def on_driver(self) -> None:
+        self.changed()
 
-    def _wake_all(self) -> None:
-        for key in tuple(self._waiting):
-            self._wake(key)
+    def on_node(self, _: str, /) -> None:
+        self.changed()
+
+    def on_claim(self, _: Key, /) -> None:
+        self.changed()
+
+    def on_shelf(self, _: str, /) -> None:
+        self.changed()
+
+    def on_room(self, _class: str, _low: int, _high: int, /) -> None:
         self.changed()
 
     def _claim_touched(self, claim: Key) -> None:
         for key in tuple(self._waiters.get(claim, ())):
-            self._wake(key)
+            self.wake(key)

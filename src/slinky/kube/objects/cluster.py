@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from slinky.kube.objects.meta import NOTHING, Condition, KubeObject, Meta, ObjectReference, Record
+from slinky.kube.objects.meta import NOTHING, Condition, KubeObject, ObjectReference, Record
 from slinky.kube.objects.pod import PodSpec
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "NodeStatus",
     "PodTemplate",
     "Taint",
+    "TemplateMeta",
 ]
 
 
@@ -69,8 +70,15 @@ class Namespace(KubeObject, frozen=True):
     status: NamespaceStatus = NamespaceStatus()
 
 
+class TemplateMeta(Record, frozen=True):
+    """What the API server takes as it stands; a template's dates mean nothing, and may be none."""
+
+    labels: Mapping[str, str] = NOTHING
+    annotations: Mapping[str, str] = NOTHING
+
+
 class PodTemplate(Record, frozen=True):
-    metadata: Meta = Meta()
+    metadata: TemplateMeta = TemplateMeta()
     spec: PodSpec = PodSpec()
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "PodResourceClaimStatus",
     "PodSpec",
     "PodStatus",
+    "Quantity",
     "ResourceNeeds",
     "RestartRule",
     "SchedulingGate",
@@ -32,11 +33,14 @@ __all__ = [
 ]
 
 
+Quantity = str | int | float  # a number only in a template of a custom resource
+
+
 class ResourceNeeds(Record, frozen=True):
     """Quantities as Kubernetes writes them, by resource name."""
 
-    requests: Mapping[str, str] = NOTHING
-    limits: Mapping[str, str] = NOTHING
+    requests: Mapping[str, Quantity] = NOTHING
+    limits: Mapping[str, Quantity] = NOTHING
     claims: tuple[Mapping[str, str], ...] = ()
 
 
@@ -168,7 +172,7 @@ class PodSpec(Record, frozen=True):
     workload_ref: WorkloadReference | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
-    overhead: Mapping[str, str] = NOTHING
+    overhead: Mapping[str, Quantity] = NOTHING
     resources: ResourceNeeds | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()
     volumes: tuple[Volume, ...] = ()

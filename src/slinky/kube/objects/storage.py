@@ -65,7 +65,7 @@ class PersistentVolumeClaim(KubeObject, frozen=True):
     @property
     def size(self) -> str:
         """Empty where it asks for none."""
-        return self.spec.resources.requests.get("storage", "")
+        return str(self.spec.resources.requests.get("storage", ""))
 
 
 class VolumeNodeAffinity(Record, frozen=True):

@@ -221,7 +221,7 @@ class Jobs:
         return self._markers.ids.highest
 
     async def ids_used(self, job_id: int) -> None:
-        """Ids up to this one have been used, as somebody noted: newer ones are looked for from there on."""
+        """Note that ids up to this one have been used: the search for newer ones begins there."""
         self._markers.ids.saw(job_id)
 
     async def live_ids(self) -> set[int]:

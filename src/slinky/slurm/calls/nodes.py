@@ -81,7 +81,8 @@ class Nodes:
 
     async def since(self, update_time: int) -> tuple[list[Node] | None, int]:
         """All nodes, or None where nothing changed since the last answer, whose second value is `update_time`; 0 asks for all."""
-        answer = await self._connection.read("slurm/nodes/", _NODES, {"update_time": update_time or None}, lane=Lane.URGENT)
+        lane = Lane.URGENT if update_time else Lane.NORMAL  # a list of all is not small
+        answer = await self._connection.read("slurm/nodes/", _NODES, {"update_time": update_time or None}, lane=lane)
         if answer.nodes is None:
             return None, update_time
         # Slurm's clock has seconds: ask again for the second in which this was written.
