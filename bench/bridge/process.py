@@ -83,6 +83,11 @@ class Bridge:
         """The largest sample of a metric; 0 where there is none."""
         return max((value for name, _, value in await self.metrics() if name == metric), default=0.0)
 
+    async def pods(self, state: str) -> int:
+        """How many pods stand there, by its own count."""
+        found = (value for name, labels, value in await self.metrics() if name == "slinky_bridge_pods" and labels["state"] == state)
+        return int(sum(found))
+
     async def quiet(self, seconds: float = 300) -> None:
         """Wait until nothing is ready or being worked on in its queues, twice in a row."""
         deadline, quiet = time.monotonic() + seconds, 0
@@ -98,8 +103,15 @@ class Bridge:
         return sum(cpu_of(pid) for pid in (self.pid, *_descendants(self.pid)))
 
     def resident_bytes(self) -> int:
+        return self._memory("VmRSS:")
+
+    def peak_bytes(self) -> int:
+        """The most that was ever resident."""
+        return self._memory("VmHWM:")
+
+    def _memory(self, line_of: str) -> int:
         text = Path(f"/proc/{self.pid}/status").read_text()
-        return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("VmRSS:"))
+        return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(line_of))
 
 
 @asynccontextmanager
