@@ -22,7 +22,7 @@ from slinky.sandbox.bridge import free_port
 from slinky.sandbox.errors import last_lines
 from slinky.sandbox.handle import Sandbox
 
-__all__ = ["Bridge", "admission", "cpu_of", "running", "settings_for"]
+__all__ = ["Bridge", "admission", "cpu_of", "prefer", "running", "settings_for"]
 
 SLINKY = Path(sys.executable).with_name("slinky")
 READY_SECONDS = 60.0
@@ -115,9 +115,11 @@ class Bridge:
 
 
 @asynccontextmanager
-async def running(sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None) -> AsyncIterator[Bridge]:
-    """Ready when it is yielded. With `profile`, it runs under cProfile, which writes there at the end."""
-    async with _process("run", sandbox, settings, folder, profile) as bridge:
+async def running(
+    sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None, priority: int = 0
+) -> AsyncIterator[Bridge]:
+    """Ready when it is yielded. With `profile`, it runs under cProfile, which writes there at the end. `priority` is a nice value."""
+    async with _process("run", sandbox, settings, folder, profile, priority) as bridge:
         yield bridge
 
 
@@ -139,14 +141,20 @@ async def admission(sandbox: Sandbox, settings: Settings, folder: Path) -> Async
 
 
 @asynccontextmanager
-async def _process(word: str, sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None) -> AsyncIterator[Bridge]:
+async def _process(
+    word: str, sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None, priority: int = 0
+) -> AsyncIterator[Bridge]:
     config, log = folder / f"{word}.yaml", folder / f"{word}.log"
     config.write_text(yaml.safe_dump(msgspec.to_builtins(settings)))
     command = _command(word, sandbox, config)
     if profile:
         command = [sys.executable, "-m", "cProfile", "-o", str(profile), *command]
     with log.open("ab") as output:
-        process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output)
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    if priority:
+        prefer(process.pid, priority)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session:
         bridge = Bridge(process, settings.health_port, session, log)
         try:
@@ -168,6 +176,13 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+def prefer(pid: int, priority: int) -> None:
+    """Set the nice value of a process, and that of its session: where the kernel groups processes by session, the first counts within one only."""
+    os.setpriority(os.PRIO_PROCESS, pid, priority)
+    if (group := Path(f"/proc/{pid}/autogroup")).exists():
+        group.write_text(str(priority))
 
 
 def cpu_of(pid: int) -> float:

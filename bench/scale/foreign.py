@@ -15,11 +15,11 @@ import msgspec
 
 from bench.bridge.ground import PODS_PATH
 from bench.bridge.pods import NAMESPACE, admitted, pod
-from bench.bridge.process import Bridge, running
+from bench.bridge.process import Bridge
 from bench.bridge.rates import percentile
 from bench.limits import job
 from bench.rows import Row
-from bench.scale.site import Site, block_row, in_sandbox, longest_block
+from bench.scale.site import Site, block_row, bridge_on, in_sandbox, longest_block, prefer_slurm
 from bench.scale.tap import Tap, tapped
 from slinky.sandbox.client import HttpError, SlurmRest
 from slinky.sandbox.kwoknodes import side_by_side
@@ -31,6 +31,13 @@ USER = "alice"
 CONNECTIONS = 16
 START_SECONDS, HELD_SECONDS, MEGABYTES = 60.0, 1.0, 400.0
 WAIT_SECONDS = 300.0
+IN_MEMORY = """
+cd /var/lib/slurm
+cp -a slurmctld before
+mount -t tmpfs -o mode=755 none slurmctld
+cp -a before/. slurmctld/
+chown slurm:slurm slurmctld
+"""
 FIRST = 20  # pods that are created while the bridge starts
 
 
@@ -71,6 +78,7 @@ def foreign(quick: bool) -> list[Row]:
 async def _foreign(site: Site, sizes: Sizes) -> list[Row]:
     token = await site.head("scontrol", "token", f"username={USER}", f"lifespan={86400}")
     token = token.strip().removeprefix("SLURM_JWT=")
+    await _state_in_memory(site)
     server = site.sandbox.slurm_server
     theirs = SlurmRest(server, token, USER, CONNECTIONS)
     async with theirs as others, tapped(NAMESPACE, server) as tap:
@@ -82,11 +90,22 @@ async def _foreign(site: Site, sizes: Sizes) -> list[Row]:
         return await _beside(site, sizes, others, tap)
 
 
+async def _state_in_memory(site: Site) -> None:
+    """slurmctld saves all jobs every 5 s, and answers nobody until the disk has them."""
+    sandbox = site.sandbox
+    slurmctld = await sandbox.stop("slurmctld")
+    await sandbox.link.script("head", IN_MEMORY)
+    await sandbox.link.start(slurmctld)
+    answered = partial(site.head, "scontrol", "--quiet", "ping")
+    await sandbox.until("slurmctld", "it answered", answered)
+    await prefer_slurm(sandbox)
+
+
 async def _beside(site: Site, sizes: Sizes, others: SlurmRest, tap: Tap) -> list[Row]:
     ground = site.ground
     await ground.create([admitted(pod("before"), site.settings)])
     started = time.time()
-    async with running(site.sandbox, site.settings, site.folder) as bridge:
+    async with bridge_on(site) as bridge:
         position = ground.log_position()
         young = await _created(site, "young", FIRST, sizes.pods_rate)
         await ground.until_bound(FIRST + 1, WAIT_SECONDS)

@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 from bench.bridge.ground import GROUPS_PATH
 from bench.bridge.pods import admitted, pod, pod_group
-from bench.bridge.process import running
 from bench.rows import Row
-from bench.scale.site import Site, block_row, in_sandbox, longest_block
+from bench.scale.site import Site, block_row, bridge_on, in_sandbox, longest_block
 from slinky.sandbox.shape import Shape
 
 __all__ = ["gangs"]
 
-GANG_SECONDS = 400.0
+GANG_SECONDS = 900.0
 
 
 class Gang(NamedTuple):
@@ -44,7 +43,7 @@ def gangs(quick: bool) -> list[Row]:
 async def _gang(site: Site, gang: Gang) -> list[Row]:
     ground, settings = site.ground, site.settings
     about = f"gang of {gang.pods:,} pods on {gang.nodes:,} nodes"
-    async with running(site.sandbox, settings, site.folder) as bridge:
+    async with bridge_on(site, settings) as bridge:
         await ground.kube.post(GROUPS_PATH, pod_group("gang", gang.pods))
         sent = (pod(f"gang-{index}", group="gang") for index in range(gang.pods))
         await ground.create(admitted(each, settings) for each in sent)
@@ -56,7 +55,7 @@ async def _gang(site: Site, gang: Gang) -> list[Row]:
         cpu = bridge.cpu_seconds()
         at_bound = await longest_block(bridge)
         await ground.delete_pods()
-        await ground.until_no_pods()
+        await ground.until_no_pods(GANG_SECONDS)
         site.say("all are gone")
         at_end = await longest_block(bridge)
     return [

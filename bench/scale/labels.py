@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bench.bridge.pods import admitted, pod
-from bench.bridge.process import Bridge, running
+from bench.bridge.process import Bridge
 from bench.limits import node_names
 from bench.rows import Row
-from bench.scale.site import Site, block_row, in_sandbox, longest_block, until
+from bench.scale.site import Site, block_row, bridge_on, in_sandbox, longest_block, until
 from slinky.bridge.keys import SETTINGS
 from slinky.bridge.settings import Windows
 from slinky.sandbox.kwoknodes import side_by_side
@@ -59,7 +59,7 @@ async def _labels(site: Site, sizes: Sizes) -> list[Row]:
     windows = Windows(namespace=sizes.jobs, total=sizes.jobs)
     settings = msgspec.structs.replace(site.settings, windows=windows)
     pods = [admitted(_pod(index), settings) for index in range(sizes.jobs)]
-    async with running(site.sandbox, settings, site.folder) as bridge:
+    async with bridge_on(site, settings) as bridge:
 
         async def all_wait() -> bool:
             return await bridge.pods("pending") >= sizes.jobs

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from bench.bridge.pods import admitted, pod
-from bench.bridge.process import Bridge, running
+from bench.bridge.process import Bridge
 from bench.rows import Row
-from bench.scale.site import Site, block_row, in_sandbox, longest_block, until
+from bench.scale.site import Site, block_row, bridge_on, in_sandbox, longest_block, until
 from bench.scale.still import cloud_nodes, make, without_heartbeats
 from slinky.bridge.keys import SETTINGS
 from slinky.sandbox.shape import Shape
@@ -93,7 +93,7 @@ async def _measured(site: Site, name: str, sizes: Sizes) -> Costs:
     ground = site.ground
     await site.quiet()
     started = time.time()
-    async with running(site.sandbox, site.settings, site.folder) as bridge:
+    async with bridge_on(site) as bridge:
         await ground.create(_pods(site, f"{name}-first", 2))
         start = await ground.until_bound(2, WAIT_SECONDS) - started
         await bridge.quiet()

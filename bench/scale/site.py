@@ -9,19 +9,22 @@ from pathlib import Path
 
 from bench.bridge.ground import Ground, standing_on
 from bench.bridge.pods import NAMESPACE
-from bench.bridge.process import Bridge, settings_for
+from bench.bridge.process import Bridge, prefer, running, settings_for
 from bench.quiet import until_quiet
 from bench.rows import Row
+from slinky.bridge.settings import Settings
 from slinky.sandbox.down import down
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.identity import host_pid
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import Shape
 from slinky.sandbox.up import up
 
-__all__ = ["BLOCK_MS", "NAME", "Say", "Site", "block_row", "in_sandbox", "longest_block", "until"]
+__all__ = ["Site", "block_row", "bridge_on", "in_sandbox", "longest_block", "prefer_slurm", "until"]
 
 NAME = "bench-scale"
 BLOCK_MS = 250.0
+BRIDGE_PRIORITY, SLURM_PRIORITY = -10, -5  # nice values
 QUIET_SECONDS = 60.0  # that a busy machine is waited for at most
 KEPT_LOGS = Path(__file__).parents[2] / "artefacts" / "bench" / "scale-logs"
 
@@ -52,6 +55,24 @@ class Site:
 Work = Callable[[Site], Awaitable[list[Row]]]
 
 
+@asynccontextmanager
+async def bridge_on(site: Site, settings: Settings | None = None) -> AsyncIterator[Bridge]:
+    """The bridge, with priority over all else on its cores.
+
+    Without it, most of a block of the loop is time for which other processes had all cores.
+    """
+    settings = settings or site.settings
+    async with running(site.sandbox, settings, site.folder, priority=BRIDGE_PRIORITY) as bridge:
+        yield bridge
+
+
+async def prefer_slurm(sandbox: Sandbox) -> None:
+    """Less than the bridge: on a cluster slurmctld has a machine of its own."""
+    parts = await sandbox.link.parts()
+    for name in ("slurmctld", "slurmrestd"):
+        prefer(host_pid(sandbox.record.keeper, parts[name].pid), SLURM_PRIORITY)
+
+
 def in_sandbox(title: str, shape: Shape, work: Work, *, quick: bool) -> list[Row]:
     """Do the work in a new sandbox, which is gone afterwards. The logs of both sides are kept."""
     with Progress() as progress:
@@ -73,6 +94,7 @@ async def _run(sandbox: Sandbox, say: Say, work: Work, patience: float) -> list[
 async def _site(sandbox: Sandbox, say: Say, patience: float) -> AsyncIterator[Site]:
     folder = sandbox.folder / "bench"
     folder.mkdir(exist_ok=True)
+    await prefer_slurm(sandbox)
     async with standing_on(sandbox) as ground:
         try:
             yield Site(ground, folder, _loud(say), patience)

@@ -17,10 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from bench.bridge.pods import admitted, pod
-from bench.bridge.process import running
 from bench.limits import job
 from bench.rows import Row
-from bench.scale.site import Site, block_row, in_sandbox, longest_block, until
+from bench.scale.site import Site, block_row, bridge_on, in_sandbox, longest_block, until
 from slinky.bridge.policy_settings import PolicyGrant, PolicySettings
 from slinky.bridge.settings import Settings
 from slinky.sandbox.shape import Shape
@@ -70,7 +69,7 @@ async def _takeover(site: Site, sizes: Sizes) -> list[Row]:
     grace = f"GraceTime={GRACE_SECONDS}"
     await site.head("sacctmgr", "--immediate", "--quiet", "modify", "qos", "low", "set", grace)
     settings = _settings(site)
-    async with running(site.sandbox, settings, site.folder) as bridge:
+    async with bridge_on(site, settings) as bridge:
         await _all_run(site, settings, sizes.pods)
         await bridge.quiet()
         await site.quiet()
@@ -86,7 +85,7 @@ async def _takeover(site: Site, sizes: Sizes) -> list[Row]:
     await asyncio.sleep(1.5)  # the moment of a preemption is told in whole seconds
     site.say("no bridge runs, and a job is preempted")
     started = time.time()
-    async with running(site.sandbox, settings, site.folder) as bridge:
+    async with bridge_on(site, settings) as bridge:
         ready = time.time()
         sent = await _preempt(site)
         found = await _evictions(site, known, 2)
