@@ -124,8 +124,9 @@ async def _beside(site: Site, sizes: Sizes, others: SlurmRest, tap: Tap) -> list
         site.say(f"others submitted {rate:.0f}/s, the slowest took {slowest:.2f} s")
         block, peak = await longest_block(bridge), bridge.peak_bytes() / 1e6
     about = f"{sizes.jobs:,} jobs of others"
-    beside = f"with {rate:.0f} more a second"
+    beside = f"with {sizes.rate:g} more a second"
     start, held = START_SECONDS, HELD_SECONDS
+    reached = {"submits of the others answered a second": rate}
     cpu = f"{about}: CPU of the bridge a pod, {beside}, of that without"
     longest = f"{about}: longest that the bridge held a submit"
     taken = f"{about}: longest until slurmctld had taken in a submit"
@@ -137,7 +138,7 @@ async def _beside(site: Site, sizes: Sizes, others: SlurmRest, tap: Tap) -> list
         Row(f"{longest}, later", calm.bridge[-1], "s", at_most=held, details=calm.details),
         Row(f"{longest}, {beside}", busy.bridge[-1], "s", at_most=held, details=busy.details),
         Row(f"{taken}, {beside}", busy.slurm[-1], "s"),
-        Row(f"{taken}, {beside}, of those others", slowest, "s"),
+        Row(f"{taken}, {beside}, of those others", slowest, "s", details=reached),
         block_row(about, [block]),
         Row(cpu, busy_cpu, "ms", limit=calm_cpu, ratio=busy_cpu / calm_cpu),
     ]
