@@ -7,7 +7,7 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -56,7 +56,17 @@ def main() -> None:
     }
     rows = [row for name in chosen.names or NAMES for row in measurements[name](chosen.quick)]
     _show(rows)
-    _write(rows, results, "-".join(chosen.names) or "latest")
+    name = "-".join(chosen.names) or "latest"
+    rows += _kept(results / f"{name}.json", chosen.part)
+    _write(sorted(rows, key=lambda row: list(scale.PARTS).index(row.part) if row.part else 0), results, name)
+
+
+def _kept(before: Path, parts: Sequence[str]) -> list[Row]:
+    """Where only some parts are measured, the rows of the others stay as they were measured before."""
+    if not parts or not before.exists():
+        return []
+    rows = [Row(**{key: value for key, value in row.items() if key != "met"}) for row in json.loads(before.read_text())["rows"]]
+    return [row for row in rows if row.part not in parts]
 
 
 def _show(rows: list[Row]) -> None:

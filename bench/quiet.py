@@ -25,11 +25,12 @@ def busy_share(before: str, after: str) -> float:
     return 1 - (spent[3] + spent[4]) / max(sum(spent), 1)
 
 
-async def until_quiet(say: Callable[[str], None]) -> None:
-    """What was written meanwhile is on the disk then, too: the kernel would write it seconds later, in the middle of what is measured."""
+async def until_quiet(say: Callable[[str], None], most: float | None = None) -> None:
+    """`most`: seconds to wait at most. What was written meanwhile is on the disk then, too: the kernel would write it seconds later, in the middle of what is measured."""
     began, quiet, share = time.monotonic(), 0, 1.0
+    most = MOST_SECONDS if most is None else most
     await asyncio.to_thread(os.sync)
-    while quiet < SPANS and time.monotonic() < began + MOST_SECONDS:
+    while quiet < SPANS and time.monotonic() < began + most:
         before = COUNTS.read_text()
         await asyncio.sleep(SPAN_SECONDS)
         share = busy_share(before, COUNTS.read_text())

@@ -10,7 +10,7 @@ __all__ = ["Row", "against"]
 
 @dataclass(frozen=True)
 class Row:
-    """At most `at_most`, at least `at_least`, where there is a goal at all. Where there is a `ratio` (to the `limit`), the goal is for that; else for the figure. `details` are for the JSON only."""
+    """At most `at_most`, at least `at_least`, where there is a goal at all. Where there is a `ratio` (to the `limit`), the goal is for that; else for the figure. `details` are for the JSON only, and so is the `part` of a measurement that has several."""
 
     what: str
     figure: float
@@ -20,6 +20,7 @@ class Row:
     limit: float | None = None
     ratio: float | None = None
     details: Mapping[str, float] | None = None
+    part: str = ""
 
     @property
     def met(self) -> bool | None:

@@ -28,13 +28,15 @@ PODS_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 GROUPS_PATH = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups"
 # slurmctld says so at its default level, whichever of its two schedulers it was.
 STARTED = re.compile(r"^\[([^\]]+)\] (?:sched: Allocate|.*backfill.* Started) JobId=(\d+) ", re.MULTILINE)
+SUBMITTED = re.compile(r"^\[([^\]]+)\] _slurm_rpc_submit_batch_job: JobId=(\d+) ", re.MULTILINE)
 
 
 class Sight:
-    """What the watch showed of the pods: when each was first seen bound, and its job."""
+    """What the watch showed of the pods: when each was first seen bound, its job, and when it was first seen being deleted."""
 
     def __init__(self) -> None:
         self.bound: dict[str, float] = {}
+        self.leaving: dict[str, float] = {}
         self.job_of: dict[str, int] = {}
         self.present: dict[str, Pod] = {}
         self._changed = asyncio.Event()
@@ -48,11 +50,14 @@ class Sight:
             if pod.spec.node_name and pod.metadata.name not in self.bound:
                 self.bound[pod.metadata.name] = now
                 self.job_of[pod.metadata.name] = int(pod.metadata.labels.get(JOB_ID, 0))
+            if pod.metadata.deletion_timestamp is not None:
+                self.leaving.setdefault(pod.metadata.name, now)
         self._changed.set()
 
     def forget(self) -> None:
         self.bound.clear()
         self.job_of.clear()
+        self.leaving.clear()
 
     async def until(self, what: str, probe: Callable[[], bool], seconds: float) -> None:
         """Wait for what the watch shows to be so."""
@@ -98,10 +103,17 @@ class Ground:
 
     def starts(self, position: int) -> dict[int, float]:
         """When each job was allocated, by slurmctld's log from that position on, which has milliseconds."""
+        return self._logged(STARTED, position)
+
+    def submits_of(self, position: int) -> dict[int, float]:
+        """When slurmctld had taken in each job, by the same log."""
+        return self._logged(SUBMITTED, position)
+
+    def _logged(self, line: re.Pattern[str], position: int) -> dict[int, float]:
         with self.sandbox.log("slurmctld").open("rb") as log:
             log.seek(position)
             text = log.read().decode(errors="replace")
-        found = ((int(job), dt.datetime.fromisoformat(when)) for when, job in STARTED.findall(text))
+        found = ((int(job), dt.datetime.fromisoformat(when)) for when, job in line.findall(text))
         return {job: when.replace(tzinfo=self._zone).timestamp() for job, when in found}
 
     def latencies(self, position: int, job_of: Mapping[str, int] | None = None) -> list[float]:

@@ -25,7 +25,7 @@ from slinky.sandbox.bridge import free_port
 from slinky.sandbox.errors import last_lines
 from slinky.sandbox.handle import Sandbox
 
-__all__ = ["Bridge", "admission", "cpu_of", "running", "settings_for"]
+__all__ = ["Bridge", "admission", "cpu_of", "prefer", "running", "settings_for"]
 
 SLINKY = Path(sys.executable).with_name("slinky")
 READY_SECONDS = 60.0
@@ -86,6 +86,11 @@ class Bridge:
         """The largest sample of a metric; 0 where there is none."""
         return max((value for name, _, value in await self.metrics() if name == metric), default=0.0)
 
+    async def pods(self, state: str) -> int:
+        """How many pods stand there, by its own count."""
+        found = (value for name, labels, value in await self.metrics() if name == "slinky_bridge_pods" and labels["state"] == state)
+        return int(sum(found))
+
     async def quiet(self, seconds: float = 300) -> None:
         """Wait until nothing is ready or being worked on in its queues, twice in a row."""
         deadline, quiet = time.monotonic() + seconds, 0
@@ -101,14 +106,23 @@ class Bridge:
         return sum(cpu_of(pid) for pid in (self.pid, *_descendants(self.pid)))
 
     def resident_bytes(self) -> int:
+        return self._memory("VmRSS:")
+
+    def peak_bytes(self) -> int:
+        """The most that was ever resident."""
+        return self._memory("VmHWM:")
+
+    def _memory(self, line_of: str) -> int:
         text = Path(f"/proc/{self.pid}/status").read_text()
-        return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("VmRSS:"))
+        return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(line_of))
 
 
 @asynccontextmanager
-async def running(sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None) -> AsyncIterator[Bridge]:
-    """Ready when it is yielded. With `profile`, it runs under cProfile, which writes there at the end."""
-    async with _process("run", sandbox, settings, folder, profile) as bridge:
+async def running(
+    sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None, priority: int = 0
+) -> AsyncIterator[Bridge]:
+    """Ready when it is yielded. With `profile`, it runs under cProfile, which writes there at the end. `priority` is a nice value."""
+    async with _process("run", sandbox, settings, folder, profile, priority) as bridge:
         yield bridge
 
 
@@ -140,14 +154,20 @@ async def _take_in_plain_pods(sandbox: Sandbox, settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def _process(word: str, sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None) -> AsyncIterator[Bridge]:
+async def _process(
+    word: str, sandbox: Sandbox, settings: Settings, folder: Path, profile: Path | None = None, priority: int = 0
+) -> AsyncIterator[Bridge]:
     config, log = folder / f"{word}.yaml", folder / f"{word}.log"
     config.write_text(yaml.safe_dump(msgspec.to_builtins(settings)))
     command = _command(word, sandbox, config)
     if profile:
         command = [sys.executable, "-m", "cProfile", "-o", str(profile), *command]
     with log.open("ab") as output:
-        process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output)
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    if priority:
+        prefer(process.pid, priority)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session:
         bridge = Bridge(process, settings.health_port, session, log)
         try:
@@ -169,6 +189,13 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+def prefer(pid: int, priority: int) -> None:
+    """Set the nice value of a process, and that of its session: where the kernel groups processes by session, the first counts within one only."""
+    os.setpriority(os.PRIO_PROCESS, pid, priority)
+    if (group := Path(f"/proc/{pid}/autogroup")).exists():
+        group.write_text(str(priority))
 
 
 def cpu_of(pid: int) -> float:
