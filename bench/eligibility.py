@@ -56,7 +56,7 @@ def measure(quick: bool) -> list[Row]:
 def _row(what: str, pod: Pod, clusters: tuple[_Cluster, _Cluster]) -> Row:
     """Each time something has changed before, and the change is in the time."""
     for cluster in clusters:
-        cluster.judge.refusals(pod)
+        cluster.judge.answer(pod)
     limits, figures = zip(*([_milliseconds(cluster, pod) for cluster in clusters] for _ in range(ROUNDS)), strict=True)
     return against(what, figures, limits, "ms", at_most=3.0)
 
@@ -65,7 +65,7 @@ def _milliseconds(cluster: _Cluster, pod: Pod) -> float:
     started = time.process_time()
     for _ in range(20):
         cluster.add()
-        cluster.judge.refusals(pod)
+        cluster.judge.answer(pod)
     return (time.process_time() - started) * 1000 / 20
 
 
