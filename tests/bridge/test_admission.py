@@ -234,7 +234,7 @@ def test_a_template_is_judged_with_its_root(place: str, shape: Any) -> None:
     ):
         assert admit_root(root(shape(made)), OURS).refusal.startswith(f"{place}: {why}")
     assert admit_root(root(shape(template({"schedulerName": "other"}, **{TIMELIMIT: "soon"}))), OURS) == LEFT_ALONE
-    assert admit_root(root(shape(template(**{TIMELIMIT: "5"}))), OURS) == LEFT_ALONE
+    assert not admit_root(root(shape(template(**{TIMELIMIT: "5"}))), OURS).refusal
 
 
 OWN_ONLY = msgspec.convert({"policy": {"default": {"crossNamespaceAffinity": False}}}, Settings)
@@ -305,6 +305,80 @@ def test_a_root_that_is_changed_is_refused_for_what_the_change_brings() -> None:
     assert "'later'" in admit_root(worse, OURS, wrong).refusal
     better = admit_root(root({}, **{TIMELIMIT: "5"}), OURS, wrong)
     assert better.warnings == (f"annotation {TIMELIMIT}: the change applies only to jobs submitted from now on",)
+
+
+GANG, MEMORY = SETTINGS + "gang", SETTINGS + "mem-per-node"
+
+
+def lws_of(of: dict[str, Any]) -> dict[str, Any]:
+    return {"leaderWorkerTemplate": {"size": 2, "workerTemplate": of}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "own", "place", "kind"),
+    [
+        ({"template": template(**{MEMORY: "64Gi"})}, {GANG: "true"}, "spec.template", "Job"),
+        (job_set(template(**{MEMORY: "64Gi"})), {}, "spec.replicatedJobs[0].template.spec.template", "JobSet"),
+        (job_set(template(), **{MEMORY: "64Gi"}), {}, "spec.replicatedJobs[0].template", "JobSet"),
+        (lws_of(template(**{MEMORY: "64Gi"})), {}, "spec.leaderWorkerTemplate.workerTemplate", "LeaderWorkerSet"),
+        (
+            job_set(template(**{MEMORY: "64Gi"}), **{GANG: "true"}),
+            {GANG: "false"},
+            "spec.replicatedJobs[0].template.spec.template",
+            "Job template",
+        ),
+    ],
+)
+def test_annotations_on_the_template_of_a_gang_are_warned_of(spec: dict[str, Any], own: dict[str, str], place: str, kind: str) -> None:
+    sent = root(spec, **own)
+    verdict = admit_root(sent, OURS)
+    why = f"no effect, because for a gang only annotations on the {kind} count; put them there"
+    assert verdict.warnings == (f"{place}: {MEMORY}: {why}",)
+    assert not verdict.refusal
+    assert admit_root(sent, OURS, sent).warnings == ()
+
+
+@pytest.mark.parametrize("text", ["true", "TRUE"])
+def test_gang_on_a_pod_template_is_warned_of(text: str) -> None:
+    said = {GANG: text, MEMORY: "64Gi"}
+    expected = f"spec.template: annotation {GANG} has no effect on a pod template: put it on the Job"
+    assert admit_root(root({"template": template(**said)}), OURS).warnings == (expected,)
+    (warning,) = admit_root(root(job_set(template(**said)), **{GANG: "false"}), OURS).warnings
+    assert warning.endswith("put it on the JobSet")
+
+
+@pytest.mark.parametrize(
+    ("spec", "own"),
+    [
+        ({"template": template(**{MEMORY: "64Gi"})}, {}),
+        ({"template": template(**{MEMORY: "64Gi"})}, {GANG: "false"}),
+        ({"template": template(**{MEMORY: "64Gi", GANG: "true"})}, {GANG: "true", MEMORY: "64Gi"}),
+        ({"template": template({"schedulingGroup": {"podGroupName": "g"}}, **{MEMORY: "64Gi"})}, {GANG: "true"}),
+        ({"template": template({"schedulerName": "other"}, **{MEMORY: "64Gi"})}, {GANG: "true"}),
+        ({"template": template(**{"example.com/team": "x"})}, {GANG: "true"}),
+        (job_set(template(**{MEMORY: "64Gi"})), {GANG: "false"}),
+        (job_set(template(), **{GANG: "true"}), {GANG: "false"}),
+        (lws_of(template(**{MEMORY: "64Gi"})), {GANG: "false"}),
+    ],
+)
+def test_annotations_that_count_are_not_warned_of(spec: dict[str, Any], own: dict[str, str]) -> None:
+    assert admit_root(root(spec, **own), OURS) == LEFT_ALONE
+
+
+def test_warnings_about_templates_are_few_and_short() -> None:
+    """The API server cuts a warning after 256 characters."""
+    said = {SETTINGS + name: "5" for name in ("max-nodes", "min-nodes", "nice", "ntasks-per-node", "segment")}
+    one = {"name": "a", "template": {"spec": {"template": template(**said)}}}
+    warnings = admit_root(root({"replicatedJobs": [one] * 100}), OURS).warnings
+    assert len(warnings) == 10
+    assert all(len(warning) <= 256 and "and 2 more" in warning for warning in warnings)
+
+
+def test_a_job_of_a_jobset_is_not_warned_of() -> None:
+    """Users see warnings about the JobSet."""
+    made = root({"template": template(**{MEMORY: "64Gi"})}, **{GANG: "true"})
+    made["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "x", "controller": True}]
+    assert admit_root(made, OURS) == LEFT_ALONE
 
 
 def test_job_annotations_of_a_pod_that_are_changed_are_judged_and_of_no_use_once_it_has_a_job() -> None:

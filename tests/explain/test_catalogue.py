@@ -1,5 +1,7 @@
 """The catalogue: every finding in it is brought about by some test, and the docs are what it says."""
 
+import re
+
 import pytest
 
 from slinky.explain.catalogue import AREAS, CATALOGUE
@@ -26,3 +28,9 @@ def test_every_entry_has_an_area_and_says_something() -> None:
 def test_the_docs_are_up_to_date(file: str, written: object, command: str) -> None:
     assert callable(written)
     assert (CHECKOUT / "docs" / file).read_text() == written(), f"slinky {command} > docs/{file}"
+
+
+def test_a_list_of_kinds_in_a_command_has_no_spaces() -> None:
+    """kubectl takes what comes after a space for a name."""
+    for known in CATALOGUE.values():
+        assert not re.search(r"get [a-z,]*, (?!or |and )", known.change), known.code

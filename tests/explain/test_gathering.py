@@ -5,12 +5,14 @@ from typing import Any, cast
 
 import msgspec
 
+from slinky.bridge.keys import JOB_ID
 from slinky.explain.asking import AskKube
-from slinky.explain.gathering import MOST_QUEUED, _device_resources, _overview
-from slinky.kube import ForbiddenError, Pod
+from slinky.explain.facts import MOST_COUNTED
+from slinky.explain.gathering import MOST_QUEUED, _device_resources, _overview, _without_job
+from slinky.kube import Client, ForbiddenError, Pod
 from slinky.kube.errors import Status as KubeStatus
 from slinky.slurm import Job, JobState, SlurmClient
-from tests.explain.worlds import job, pod
+from tests.explain.worlds import SETTINGS, job, pod
 
 LONG = MOST_QUEUED * 2
 
@@ -94,3 +96,27 @@ async def test_without_the_right_to_list_device_classes_they_are_not_known() -> 
     kube = Classes(forbids=True)
     assert await device_resources(kube, requesting("example.com/gpu")) == {}
     assert kube.unread == {"deviceclasses"}
+
+
+class OnePage:
+    """An API server's answer to one list of pods."""
+
+    def __init__(self, items: list[Any] | None) -> None:
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self._items = items
+
+    async def raw(self, _: str, path: str, *, parameters: dict[str, str], **__: Any) -> bytes:
+        self.asked.append((path, parameters))
+        return msgspec.json.encode({"metadata": {"continue": "more"}, "items": self._items})
+
+
+async def test_pods_without_a_job_are_counted_from_one_page() -> None:
+    """Thousands of pods may wait, and `top` looks every two seconds."""
+    page = OnePage([{"metadata": {"name": name}} for name in ("a", "b")])
+    assert await _without_job(cast(Client, page), SETTINGS) == 2
+    ((path, wanted),) = page.asked
+    assert path == "/api/v1/pods"
+    assert wanted["labelSelector"] == f"!{JOB_ID}"
+    assert f"spec.schedulerName={SETTINGS.scheduler_name}" in wanted["fieldSelector"]
+    assert wanted["limit"] == str(MOST_COUNTED)
+    assert await _without_job(cast(Client, OnePage(None)), SETTINGS) == 0

@@ -57,6 +57,19 @@ def test_where_no_job_is_seen_to_go_first_no_number_is_told() -> None:
     assert found.seen == "Slurm says Priority (others go first)"
 
 
+def test_a_running_job_shows_what_it_has_and_a_waiting_one_what_it_asks_for() -> None:
+    asked, has = "cpu=4,mem=30G,node=1", "cpu=4,mem=120G,node=4"
+    for state, expected in (
+        ("PENDING", f"asks for {asked}"),
+        ("RUNNING", f"has {has}"),
+        ("SUSPENDED", f"has {has}"),
+        ("COMPLETED", f"asks for {asked}"),
+    ):
+        found = job(7, state, "None", nodes="w[0-3]", tres_req_str=asked, tres_alloc_str=has)
+        (line,) = (line for line in job_lines([found], NOW) if "QoS" in line)
+        assert line.endswith(f", {expected}")
+
+
 def test_an_expected_start_is_told_only_where_slurm_knows_one() -> None:
     soon, next_year = number(STAMP + 3600), number(STAMP + 365 * 86400)
     told = {

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from slinky.explain.facts import Facts
+from slinky.explain.facts import MOST_COUNTED, Facts
 from slinky.explain.top import HELP, Shown, keys, press, view
 from slinky.explain.troubles import kube_trouble
 from tests.explain.worlds import STAMP, claim_lease, facts, job, node, number, pod
@@ -25,6 +25,13 @@ def test_queue_nodes_and_pods() -> None:
     assert [row[1] for row in rows if len(row) > 2 and row[1].isdigit()] == ["7", "9", "8"]  # what runs, then by priority
     assert "1:01:01" in text and "team/train-0 Running" in text and "2 of team: 2 Pending" in text
     assert "4/16" in text and "1/4" in text
+
+
+def test_pods_that_wait_without_a_job_are_counted() -> None:
+    assert "waiting without a job" not in drawn(facts())
+    text = drawn(facts({"without_job": 16}))
+    assert text.splitlines()[0].rstrip().endswith("pods with a job: none   waiting without a job: 16")
+    assert f"waiting without a job: {MOST_COUNTED} or more" in drawn(facts({"without_job": MOST_COUNTED}))
 
 
 def test_a_narrow_terminal_with_jobs_in_many_states_still_shows_the_leader() -> None:

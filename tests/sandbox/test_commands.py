@@ -39,6 +39,12 @@ def test_a_shell_has_kubectl_helm_and_the_slurm_commands(shell: dict[str, str], 
     assert "ClusterName=sandbox" in Path(shell["SLURM_CONF"]).read_text()
 
 
+def test_a_shell_has_slinky_and_its_kubectl_plugin(shell: dict[str, str]) -> None:
+    assert run("slinky --version", shell).startswith("slinky")
+    assert "bridge: no leader" in run("slinky top --once", shell)
+    assert "bridge: no leader" in run("kubectl slurm top --once", shell)
+
+
 def test_slurmrestd_answers_with_the_exported_address_and_token(shell: dict[str, str]) -> None:
     token = Path(shell["SLINKY_SLURM_TOKEN_FILE"]).read_text()
     request = urllib.request.Request(f"{shell['SLINKY_SLURM_URL']}/slurm/v0.0.45/ping/", headers={"X-SLURM-USER-TOKEN": token})

@@ -19,6 +19,7 @@ from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, OWNED_ANNOTATION
 from slinky.bridge.leaderworkersets import LWS_NAME
 from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.settings import Settings
+from slinky.bridge.unheeded import GROUP_FIELDS, unheeded
 from slinky.bridge.workload import COSCHEDULING_LABEL
 from slinky.kube import Pod
 from slinky.kube.objects import Affinity, PodSpec
@@ -69,7 +70,6 @@ PLAIN_ENVIRONMENT = ("SLURM_CPUS_PER_TASK",)  # of a pod that is no part of a ga
 VARIABLES = "SLURM"  # how the names of all of them begin
 # A pod with one of these may be one of a gang.
 GROUP_LABELS = frozenset({COSCHEDULING_LABEL, JOBSET_NAME, LWS_NAME})
-GROUP_FIELDS = ("schedulingGroup", "workloadRef")
 SERVICE_CONTROLLERS = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})  # their pods are single jobs
 # Older names of the same: short, as every byte of a pod is paid for by the API server at each of its changes.
 ALIASES = {
@@ -146,8 +146,8 @@ def admit_root(root: Mapping[str, Any], settings: Settings, before: Mapping[str,
         already = frozenset(known)
         if news := [problem for problem in _root_problems(root, settings, grant, hints) if problem not in already]:
             return Verdict(refusal=in_short(news))
-    told = set(old_names(_annotations(before))) if before else set()
-    warnings = [warning for warning in old_names(_annotations(root)) if warning not in told]
+    told = frozenset(_root_warnings(before, settings)) if before else frozenset()
+    warnings = [warning for warning in _root_warnings(root, settings) if warning not in told]
     if before and (others := _changed("annotation", before, root, frozenset(), SETTINGS)):
         warnings.append(f"{_listed(others)}: the change applies only to jobs submitted from now on")
     return Verdict(warnings=tuple(warnings))
@@ -266,6 +266,13 @@ def _grace(pod: Mapping[str, Any]) -> int | None:
 def _word(spec: Mapping[str, Any]) -> tuple[str, int | None]:
     seconds = spec.get("activeDeadlineSeconds")
     return spec.get("priorityClassName") or "", -(-seconds // 60) if isinstance(seconds, int) else None
+
+
+def _root_warnings(root: Mapping[str, Any], settings: Settings) -> list[str]:
+    """Annotations without effect: with an old name, or on a template where only the root's count."""
+    templates = _templates(root.get("spec") or {})
+    ours = (each for each in templates if is_ours(each[1], settings, managed=True))
+    return [*old_names(_annotations(root)), *unheeded(root, ours)]
 
 
 def _root_problems(root: Mapping[str, Any], settings: Settings, grant: Grant, hints: Hints) -> list[str]:

@@ -13,6 +13,7 @@ import msgspec
 
 from slinky.kube.quantities import QuantityError, mebibytes, quantity, whole
 from slinky.slurm import ConfigurationError
+from slinky.slurm.hostlists import TooManyNamesError
 from slinky.slurm.hostlists import count as count_names
 from slinky.slurm.tres import parse_gres
 
@@ -225,6 +226,8 @@ def nodes(said: str) -> str:
         raise ValueError(right)
     try:
         found = count_names(said, MOST_EXCLUDED)
+    except TooManyNamesError:
+        raise ValueError(f"at most {MOST_EXCLUDED:,} nodes; it names more") from None
     except ConfigurationError:
         raise ValueError(right) from None
     if not found or said.count("[") != said.count("]"):

@@ -16,7 +16,6 @@ from typing import Any
 from slinky.bridge.admission import (
     DEFAULT_SCHEDULER,
     DEVICE_CLASS,
-    GROUP_FIELDS,
     GROUP_LABELS,
     MIRROR,
     SERVICE_CONTROLLERS,
@@ -25,6 +24,7 @@ from slinky.bridge.admission import (
 )
 from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE
 from slinky.bridge.settings import Settings
+from slinky.bridge.unheeded import GROUP_FIELDS
 from slinky.kube import Resource
 
 __all__ = [

@@ -15,11 +15,18 @@ from slinky.kube import Event, Lease, Namespace, Pod
 from slinky.kube import Node as KubeNode
 from slinky.slurm import Job, Node, Partition, Reservation
 
-__all__ = ["Facts", "KubeFacts", "SlurmFacts", "in_slurm"]
+__all__ = ["MOST_COUNTED", "Facts", "KubeFacts", "SlurmFacts", "in_slurm"]
+
+
+MOST_COUNTED = 500  # pods without a job: an overview reads no more of them at each look
 
 
 class KubeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """`unread` names what could not be read; `lease` is the bridge's, `claim` that of its claim; `orphan`: the Job that made the pod is not there any more. `device_resources`: names of resources that a DeviceClass serves, with its name."""
+    """`unread` names what could not be read; `lease` is the bridge's, `claim` that of its claim; `orphan`: the Job that made the pod is not there any more. `device_resources`: names of resources that a DeviceClass serves, with its name.
+
+    `without_job` is the number of pods that wait for the bridge and have no job; the count stops
+    at `MOST_COUNTED`.
+    """
 
     troubles: tuple[Finding, ...] = ()
     unread: frozenset[str] = frozenset()
@@ -32,6 +39,7 @@ class KubeFacts(msgspec.Struct, frozen=True, kw_only=True):
     node: KubeNode | None = None
     nodes: tuple[KubeNode, ...] = ()
     pods: tuple[Pod, ...] = ()
+    without_job: int = 0
     orphan: bool = False
     device_resources: Mapping[str, str] = msgspec.field(default_factory=dict)
 

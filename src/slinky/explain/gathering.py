@@ -13,7 +13,7 @@ from slinky.bridge.claim import claim_lease
 from slinky.bridge.keys import JOB_ID
 from slinky.bridge.settings import Settings
 from slinky.explain.asking import SECONDS, AskKube, AskSlurm
-from slinky.explain.facts import Facts, KubeFacts, SlurmFacts, in_slurm
+from slinky.explain.facts import MOST_COUNTED, Facts, KubeFacts, SlurmFacts, in_slurm
 from slinky.explain.pods import job_of, requested
 from slinky.kube import (
     EVENTS,
@@ -106,10 +106,14 @@ async def gather_queue(settings: Settings) -> SlurmFacts:
 
 
 async def gather_all(settings: Settings, access: Access | Exception, offset: int = 0) -> Facts:
-    """For an overview: the queue (of a long one, some jobs from `offset` on), all nodes, and the pods that have a job."""
+    """For an overview: the queue (of a long one, some jobs from `offset` on), all nodes, and the pods that have a job.
+
+    Pods of the bridge's scheduler without a job are counted.
+    """
     async with AskKube(access) as kube, AskSlurm(settings) as slurm:
-        listing, lease, claim, found = await asyncio.gather(
+        listing, without_job, lease, claim, found = await asyncio.gather(
             kube.ask("pods", lambda client: client.list(PODS, labels=JOB_ID), None),
+            kube.ask("pods", lambda client: _without_job(client, settings), 0),
             kube.ask("lease", lambda client: lease_of(client, settings), None),
             kube.ask("claim", lambda client: claim_lease_of(client, settings), None),
             _slurm(slurm, 0, queue=False),
@@ -123,8 +127,34 @@ async def gather_all(settings: Settings, access: Access | Exception, offset: int
             found = msgspec.structs.replace(found, unread=found.unread | {"queue"})
         pods = tuple(listing.items) if listing else ()
         unread = frozenset(kube.unread)
-        facts = KubeFacts(troubles=tuple(kube.troubles), unread=unread, pods=pods, lease=lease, claim=claim)
+        facts = KubeFacts(
+            troubles=tuple(kube.troubles),
+            unread=unread,
+            pods=pods,
+            without_job=without_job,
+            lease=lease,
+            claim=claim,
+        )
         return Facts(now=_now(), settings=settings, kube=facts, slurm=found)
+
+
+class _Some(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+async def _without_job(client: Client, settings: Settings) -> int:
+    """How many pods wait for the bridge and have no job, from one page: at most `MOST_COUNTED`."""
+    fields = (f"spec.schedulerName={settings.scheduler_name}", "spec.nodeName=", "status.phase=Pending")
+    wanted = {
+        "labelSelector": f"!{JOB_ID}",
+        "fieldSelector": ",".join(fields),
+        "limit": str(MOST_COUNTED),
+    }
+    body = await client.raw("GET", PODS.path(), parameters=wanted, resource="pods")
+    try:
+        return len(msgspec.json.decode(body, type=_Some).items or ())
+    except msgspec.DecodeError:
+        return 0
 
 
 async def _kube(kube: AskKube, settings: Settings, namespace: str, pod: Pod | None) -> KubeFacts:

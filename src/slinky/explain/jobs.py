@@ -44,7 +44,9 @@ def job_lines(parts: Sequence[Job], now: dt.datetime, queue: Sequence[Job] | Non
         said = [f"user {job.user_name}", f"account {job.account}", f"QoS {job.qos}"]
         if isinstance(job.priority, int):
             said.append(f"priority {job.priority}")
-        if job.tres_req_str:
+        if job.tres_alloc_str and not job.is_pending and not job.is_finished:
+            said.append(f"has {job.tres_alloc_str}")
+        elif job.tres_req_str:
             said.append(f"asks for {job.tres_req_str}")
         yield f"job {job.job_id}: {', '.join(said)}"
         if (start := expected_start(job, now.timestamp())) and not rests_on_endless(start, queue or ()):

@@ -15,7 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from slinky.explain.facts import Facts
+from slinky.explain.facts import MOST_COUNTED, Facts
 from slinky.explain.leader import claim_finding, is_held
 from slinky.explain.nodes import devices_in_slurm
 from slinky.explain.pods import job_of
@@ -86,7 +86,10 @@ def _parts(facts: Facts) -> Iterator[RenderableType]:
         if facts.kube.knows("lease")
         else "not known"
     )
-    yield Text(f"{facts.now:%H:%M:%S} UTC   bridge: {leads}   jobs: {jobs}   pods with a job: {phases}", no_wrap=True, overflow="ellipsis")
+    head = f"{facts.now:%H:%M:%S} UTC   bridge: {leads}   jobs: {jobs}   pods with a job: {phases}"
+    if count := facts.kube.without_job:
+        head += f"   waiting without a job: {count}{' or more' if count >= MOST_COUNTED else ''}"
+    yield Text(head, no_wrap=True, overflow="ellipsis")
     for trouble in (*((conflict,) if conflict else ()), *facts.troubles):
         yield Text(f"{trouble.code}: {trouble.seen}", style="bold red", no_wrap=True, overflow="ellipsis")
 

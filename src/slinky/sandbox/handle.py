@@ -4,6 +4,7 @@ import asyncio
 import os
 import shlex
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -181,7 +182,7 @@ class Sandbox:
     # For people's shells
 
     def write_commands(self, holder: int) -> None:
-        """`bin/`: kubectl, helm and every Slurm command, to be put first in PATH."""
+        """`bin/`: kubectl, helm, slinky and every Slurm command, to be put first in PATH."""
         folder = self.folder / "bin"
         folder.mkdir(exist_ok=True)
         kubeconfig, kept = shlex.quote(str(self.kubeconfig)), shlex.quote(str(self.folder / "kubectl"))
@@ -190,6 +191,10 @@ class Sandbox:
             n: f'export KUBECONFIG=${{KUBECONFIG:-{kubeconfig}}} KUBECACHEDIR={kept}/kube HELM_CACHE_HOME={kept}/helm/cache HELM_CONFIG_HOME={kept}/helm/config HELM_DATA_HOME={kept}/helm/data\nexec {shlex.quote(p)} "$@"'
             for n, p in programs.items()
         }
+        # -P: do not import a module of that name from the working directory.
+        python = f"exec {shlex.quote(sys.executable)} -P"
+        scripts["slinky"] = f'{python} -m slinky "$@"'
+        scripts["kubectl-slurm"] = f'{python} -c "from slinky.cli.plugin import main; main()" "$@"'
         for name in SLURM_COMMANDS:
             entered = shlex.join(entering(holder, [name], directory="@PWD@")).replace("@PWD@", '"$PWD"')
             scripts[name] = (

@@ -13,12 +13,17 @@ from typing import NamedTuple
 
 from slinky.slurm.errors import ConfigurationError
 
-__all__ = ["compress", "count", "expand", "shorten"]
+__all__ = ["TooManyNamesError", "compress", "count", "expand", "shorten"]
 
 LARGEST = 65_536  # names in one range, in one bracket and in one list: Slurm refuses a longer range, and has no more nodes
 LONGEST_NAME = 255  # characters
 LONGEST_RANGE = 400  # characters of the two numbers of a range
 SHOWN = 80  # characters of the text in an error
+
+
+class TooManyNamesError(ConfigurationError):
+    """The expression stands for more names than the caller allows."""
+
 
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _NUMBERED = re.compile(r"(.*?)(\d{1,18})", re.DOTALL)
@@ -85,7 +90,7 @@ def _read(expression: str, most: int) -> Iterator[_Word]:
         word = _word(text, expression)
         total += _size(word.brackets, most)
         if total > most:
-            raise _error(expression, f"has more than {most:,} names")
+            raise _too_many(expression, most)
         longest = sum(map(len, word.texts)) + sum(max(_longest(each) for each in inside) for inside in word.brackets)
         if longest > LONGEST_NAME:
             raise _error(expression, f"has a name of {longest:,} characters; at most {LONGEST_NAME} are allowed")
@@ -135,7 +140,7 @@ def _ranges(inside: str, expression: str) -> list[_Range]:
         if high < low:
             raise _error(expression, f"has a range that runs backwards: {part[:SHOWN]!r}")
         if high - low >= LARGEST:
-            raise _error(expression, f"has more than {LARGEST:,} names")
+            raise _too_many(expression, LARGEST)
         found.append(_Range(low, high, len(match[1])))
     return found
 
@@ -169,7 +174,15 @@ def _names(word: _Word) -> Iterator[str]:
 
 
 def _error(expression: str, what: str) -> ConfigurationError:
-    return ConfigurationError(f"the hostlist {expression[:SHOWN]!r}{'…' if len(expression) > SHOWN else ''} {what}")
+    return ConfigurationError(_fault(expression, what))
+
+
+def _too_many(expression: str, most: int) -> TooManyNamesError:
+    return TooManyNamesError(_fault(expression, f"has more than {most:,} names"))
+
+
+def _fault(expression: str, what: str) -> str:
+    return f"the hostlist {expression[:SHOWN]!r}{'…' if len(expression) > SHOWN else ''} {what}"
 
 
 class _Run:
