@@ -48,6 +48,7 @@ class Sizes(NamedTuple):
     pods_rate: float = 5.0
     calm_seconds: float = 30.0
     seconds: float = 60.0
+    old_seconds: float = 60.0  # the jobs' age at the start: the newest are read one by one
 
 
 class Held(NamedTuple):
@@ -65,7 +66,7 @@ class Held(NamedTuple):
         return found
 
 
-QUICK = Sizes(nodes=10, jobs=500, rate=10.0, calm_seconds=4.0, seconds=6.0)
+QUICK = Sizes(nodes=10, jobs=500, rate=10.0, calm_seconds=4.0, seconds=6.0, old_seconds=1.0)
 
 
 def foreign(quick: bool) -> list[Row]:
@@ -86,6 +87,7 @@ async def _foreign(site: Site, sizes: Sizes) -> list[Row]:
         await side_by_side(CONNECTIONS, (_submit(others, hold=True) for _ in range(sizes.jobs)))
         site.say(f"{sizes.jobs:,} jobs of others submitted in {time.monotonic() - began:.0f} s")
         site.settings = msgspec.structs.replace(site.settings, slurm_rest_api=tap.address)
+        await asyncio.sleep(sizes.old_seconds)
         await site.quiet()
         return await _beside(site, sizes, others, tap)
 
