@@ -218,3 +218,20 @@ def test_a_name_that_no_node_has_is_looked_for_anew_and_what_is_known_is_read_no
         assert await nodes.unknown(["n0"]) == {"n0"}
 
     run_in_virtual_time(story())
+
+
+def test_whether_nodes_have_come_is_asked_also_where_the_list_is_young() -> None:
+    """A node that a job leaves out may have come a moment ago: no event would tell that later."""
+
+    async def story() -> None:
+        slurm, nodes = made(8)
+        assert not await nodes.unknown(["n0"])
+        await asyncio.sleep(FRESH_SECONDS)
+        slurm.cpus.append(8)
+        before = nodes.names_version
+        while not await nodes.is_current():  # the first list rests
+            await asyncio.sleep(FRESH_SECONDS)
+        assert nodes.names_version != before
+        assert not await nodes.unknown(["n1"])
+
+    run_in_virtual_time(story())

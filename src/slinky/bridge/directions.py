@@ -231,9 +231,9 @@ class Directions:
         """Another when Slurm has other nodes, by name."""
         return self._slurm_nodes.names_version
 
-    async def read_names(self) -> None:
-        """Whether Slurm has other nodes is known then, by a list that is not old. Raises SlurmError."""
-        await self._slurm_nodes.unknown(())
+    async def read_names(self) -> bool:
+        """Ask Slurm whether it has other nodes; False where that is still to be asked. Raises SlurmError."""
+        return await self._slurm_nodes.is_current()
 
     def _still_avoided(self, avoided: Mapping[str, Avoided]) -> dict[str, str]:
         return {node: said.why for node, said in self.still_avoided(avoided).items()}

@@ -124,7 +124,8 @@ class Keeper:
                 continue
             if _leaves_out(known) and not names_read:
                 names_read = True
-                await self._directions.read_names()
+                if not await self._directions.read_names():
+                    self._nodes_changed = True  # to be asked in the next sweep
             as_told = await self._is_as_told(key, known)
             if known.avoided:
                 avoided = self._directions.still_avoided(known.avoided)

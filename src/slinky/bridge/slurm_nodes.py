@@ -135,6 +135,12 @@ class SlurmNodes:
             await self._read(asked, whole=old)
         return wanted - self._rooms.keys()
 
+    async def is_current(self) -> bool:
+        """Ask Slurm whether nodes have come or gone; False while a list of all nodes was read a moment ago and must not be read again."""
+        asked = asyncio.get_running_loop().time()
+        await self._read(asked, whole=asked - self._whole_at > LOOK_SECONDS)
+        return self._sure_at >= asked
+
     async def run(self) -> None:
         """For ever: while somebody was told no, look whether nodes have come. While nobody was, nothing is asked: a thousand nodes are three megabytes."""
         loop = asyncio.get_running_loop()
