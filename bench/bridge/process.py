@@ -17,6 +17,7 @@ import aiohttp
 import msgspec
 import yaml
 
+from bench.bridge.pods import NAMESPACE
 from slinky.bridge.pod_policy import POD_POLICIES, POD_POLICY_BINDINGS
 from slinky.bridge.settings import Settings
 from slinky.bridge.webhook_configuration import policy_for_pods
@@ -142,6 +143,7 @@ async def admission(sandbox: Sandbox, settings: Settings, folder: Path) -> Async
         command = _command("webhooks", sandbox, folder / "admission.yaml")
         remove = await asyncio.create_subprocess_exec(*command, "--delete", stdout=asyncio.subprocess.DEVNULL)
         await asyncio.wait_for(remove.wait(), END_SECONDS)
+        await _until_left_alone(sandbox)
 
 
 async def _take_in_plain_pods(sandbox: Sandbox, settings: Settings) -> None:
@@ -151,6 +153,18 @@ async def _take_in_plain_pods(sandbox: Sandbox, settings: Settings) -> None:
         for resource, document in zip((POD_POLICIES, POD_POLICY_BINDINGS), documents, strict=True):
             with suppress(NotFoundError):
                 await client.create(resource, document)
+
+
+async def _until_left_alone(sandbox: Sandbox) -> None:
+    """The API server applies a policy for a moment after it was deleted: pods for other schedulers must not come before that."""
+    probe = {"metadata": {"generateName": "probe-"}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
+    path, trial = f"/api/v1/namespaces/{NAMESPACE}/pods", {"dryRun": "All"}
+    deadline = time.monotonic() + END_SECONDS
+    async with Client(from_kubeconfig(sandbox.kubeconfig)) as client:
+        while b'"schedulerName":"default-scheduler"' not in await client.raw("POST", path, body=probe, parameters=trial):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"pods were still taken in {END_SECONDS:g} s after the policy for plain pods was deleted")
+            await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
