@@ -93,7 +93,7 @@ async def _foreign(site: Site, sizes: Sizes) -> list[Row]:
 
 
 async def _state_in_memory(site: Site) -> None:
-    """slurmctld saves all jobs every 5 s, and answers nobody until the disk has them."""
+    """slurmctld saves all jobs every 5 s, and answers no request until the disk has them."""
     sandbox = site.sandbox
     slurmctld = await sandbox.stop("slurmctld")
     await sandbox.link.script("head", IN_MEMORY)

@@ -82,7 +82,7 @@ async def _takeover(site: Site, sizes: Sizes) -> list[Row]:
     known = set(site.ground.sight.leaving)
     await _preempt(site)
     await until("that Slurm signalled a job", partial(_signals_one, site), WAIT_SECONDS)
-    await asyncio.sleep(1.5)  # the moment of a preemption is told in whole seconds
+    await asyncio.sleep(1.5)  # Slurm gives the time of a preemption in whole seconds
     site.say("no bridge runs, and a job is preempted")
     started = time.time()
     async with bridge_on(site, settings) as bridge:

@@ -62,7 +62,7 @@ class PolicyGrant(Section, frozen=True):
     cross_namespace_affinity: Annotated[
         bool | None,
         Help(
-            "Whether required affinity and anti-affinity between pods may reach into other namespaces. Unless said: yes, as in Kubernetes. A running pod with such anti-affinity keeps other tenants' pods off its node, or its zone."
+            "Whether required affinity and anti-affinity between pods may reach into other namespaces. Default: yes, as in Kubernetes. A running pod with such anti-affinity keeps other tenants' pods off its node, or its zone."
         ),
     ] = None
     max_time_limit: Annotated[int | None, Help("Most minutes that may be asked for. Unless said, or with 0: what Slurm allows.")] = None
