@@ -4,8 +4,8 @@ A plain pod says nothing to Slurm that has to be judged, so what the bridge adds
 Kubernetes 1.36 on the API server can add that itself, which costs it less CPU than a call to the webhook. All other
 pods, and all pods on older servers, go to the webhook, which adds the same.
 
-*Invariants:* the webhook is left out only for a pod that is both plain and finished (`needs_no_webhook`), whoever
-finished it. So a missing, late or failing policy changes nothing but the cost, and a tenant who writes a finished pod
+*Invariants:* the webhook is left out only for a pod that is both plain and finished (`needs_no_webhook`), whether
+the policy or a user finished it. So a missing, late or failing policy changes nothing but the cost, and a tenant who writes a finished pod
 by hand gains nothing. What the policy adds is what `admission.admit_pod` adds.
 """
 

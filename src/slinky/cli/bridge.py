@@ -109,7 +109,7 @@ def settings() -> None:
 
 
 async def _delete(site: Site, name: str) -> list[str]:
-    """The policy for plain pods too, which would send them to a scheduler that nobody runs. It goes first."""
+    """Also the policy for plain pods, which names a scheduler that may be gone. It is removed first."""
     gone = []
     async with Client(site.access()) as client:
         for resource in (POD_POLICY_BINDINGS, POD_POLICIES):
