@@ -1,10 +1,11 @@
 """Which copy of a cluster may act: what a claim in Slurm and one in Kubernetes mean to each other, and what a leader makes of them."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
@@ -21,8 +22,8 @@ from slinky.bridge.claim import (
 )
 from slinky.bridge.keys import CLAIM, CLAIM_CONFLICT, TAKE_OVER
 from slinky.bridge.marker import Failure, comment_for, failures_of, told_of, told_that, with_claim, with_failures, with_told
-from slinky.kube import InvalidError, Lease, Meta, NotFoundError
-from slinky.kube.errors import Status
+from slinky.kube import InvalidError, KubeError, Lease, Meta, NotFoundError
+from slinky.kube.errors import ConflictError, Status, UnavailableError
 from slinky.slurm import Job, JobDescription
 from slinky.slurm import NotFoundError as NoSuchJobError
 from tests.kube.virtual_time import run_in_virtual_time
@@ -124,6 +125,7 @@ class Sides:
         self.comments = {} if slurm is None else slurm
         self.forged = ""  # what the owners of all jobs wrote into `extra`
         self.beats: list[int] = []  # jobs whose comment was written
+        self.fault = ""  # what becomes of writes to the Lease: "refused", "with a lost answer"
         self.annotations = annotations
         self.jobs = self
 
@@ -159,6 +161,14 @@ class Sides:
         return Lease(metadata=Meta(name=body["metadata"]["name"]))
 
     async def patch(self, _: Any, name: str, patch: Any, __: str, **___: Any) -> None:
+        assert self.annotations is not None
+        if self.fault == "refused":
+            raise ConflictError("PATCH", name, Status(code=409))
+        self._change(name, patch)
+        if self.fault:
+            raise UnavailableError("PATCH", name, Status(code=504))
+
+    def _change(self, name: str, patch: Any) -> None:
         assert self.annotations is not None
         if isinstance(patch, dict):
             both = self.annotations | patch["metadata"]["annotations"]
@@ -241,6 +251,71 @@ def test_a_leader_that_meets_a_foreign_job_stops_until_that_is_over() -> None:
         await asyncio.sleep(BEAT_SECONDS * 2)
         assert keeper.may_act
         assert CLAIM_CONFLICT not in (sides.annotations or {})
+        task.cancel()
+
+    run_in_virtual_time(story())
+
+
+def test_a_leader_that_was_stopped_while_another_led_says_nothing_of_a_copy() -> None:
+    async def story() -> None:
+        sides, told = Sides(), []
+        old = sides.keeper()
+        await old.settle([])
+        events: Any = SimpleNamespace(record=lambda *words, **_: told.append(words))
+        old.events = events
+        task = asyncio.create_task(old.run())
+        sides.comments[1] = comment(old.stamp())
+        new = sides.keeper()
+        assert await new.settle(sides.claimed())
+        sides.comments[2] = comment(new.stamp())
+        assert old.is_foreign_job(2, claim_of(sides.comments[2]))
+        assert not old.may_act
+        await asyncio.sleep(BEAT_SECONDS * 3)
+        assert not old.may_act
+        assert (old.problem, told) == (None, [])
+        assert CLAIM_CONFLICT not in (sides.annotations or {})
+        assert new.may_act
+        task.cancel()
+
+    run_in_virtual_time(story())
+
+
+ACTS = ["beat", "beat refused", "beat with a lost answer", "submit", "restart", "restart with a lost answer"]
+
+
+@given(st.lists(st.sampled_from(ACTS), max_size=12))
+@example(["submit", "beat refused", "submit", "restart"])
+@example(["submit", "beat with a lost answer", "beat", "submit", "restart"])
+def test_requests_that_fail_never_make_a_leader_take_its_own_jobs_for_those_of_a_copy(acts: list[str]) -> None:
+    """One Kubernetes, one leader at a time; writes to it fail, or are carried out and their answers are lost."""
+
+    async def story() -> None:
+        sides = Sides()
+        keeper = sides.keeper()
+        assert await keeper.settle([])
+        task = asyncio.create_task(keeper.run())
+        await asyncio.sleep(BEAT_SECONDS / 2)
+        beats = 0
+        for act in acts:
+            what, _, sides.fault = act.partition(" ")
+            if what == "beat":
+                await asyncio.sleep(BEAT_SECONDS)
+                beats += bool(sides.comments) and not sides.fault
+            elif what == "submit":
+                sides.comments[len(sides.comments) + 1] = comment(keeper.stamp())
+            else:
+                task.cancel()
+                keeper = sides.keeper()
+                if sides.fault:
+                    with pytest.raises(KubeError):
+                        await keeper.settle(sides.claimed())
+                    sides.fault = ""
+                assert await keeper.settle(sides.claimed()), keeper.problem
+                task = asyncio.create_task(keeper.run())
+                await asyncio.sleep(BEAT_SECONDS / 2)
+            sides.fault = ""
+        assert keeper.may_act
+        assert len(sides.beats) == beats, "each beat that the servers took came to a job"
         task.cancel()
 
     run_in_virtual_time(story())

@@ -27,7 +27,7 @@ ADMISSION = "admission"
 CLUSTER = "chaos"
 LEASE_SECONDS = 12
 LOOK_SECONDS = 0.2
-TRACEBACK = re.compile(r"^Traceback|never retrieved|never awaited", re.MULTILINE)
+TROUBLE = re.compile(r"^Traceback|never retrieved|never awaited|which this Kubernetes did not write", re.MULTILINE)
 
 
 class Unhurried(SlinkyProcesses):
@@ -97,7 +97,7 @@ class Runners:
 
     def troubles(self) -> list[str]:
         """What no log should have."""
-        return [f"{name}: {found}" for name in self._all for found in TRACEBACK.findall(self.log(name))]
+        return [f"{name}: {found}" for name in self._all for found in TROUBLE.findall(self.log(name))]
 
     async def restart(self, name: str, number: signal.Signals, seconds: float) -> None:
         """End it, and start it again after a while."""

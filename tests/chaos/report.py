@@ -1,6 +1,7 @@
 """What a run came to: faults by kind, invariants with their counts, the pods' lives, and the verdict; as a table and as JSON."""
 
-from collections import Counter
+import re
+from collections import Counter, deque
 from io import StringIO
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from tests.chaos.lives import fate, first_failures, jobs_by_id, lives
 __all__ = ["Report", "fates", "held", "show", "write_report"]
 
 MOST_SHOWN = 20
+LAST_LINES = 12
+WORDS = re.compile(r"warning|error|critical", re.IGNORECASE)
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -73,11 +76,25 @@ def write_report(report: Report, folder: Path) -> Path:
     return path
 
 
+def _last_words(folder: Path, console: Console) -> None:
+    """What each process said last: the folder may be gone when somebody asks."""
+    for path in sorted(folder.glob("*/*.log")):
+        with path.open(errors="replace") as log:
+            lines = deque(log, maxlen=10 * LAST_LINES)
+        serious = [line for line in lines if WORDS.search(line)][-LAST_LINES:]
+        console.print(f"{path.relative_to(folder)}:", markup=False)
+        for line in serious or list(lines)[-LAST_LINES:]:
+            console.print(line[:300].rstrip(), markup=False, soft_wrap=True, highlight=False)
+
+
 def held(report: Report, folder: Path, least_faults: int) -> None:
     """What a test asserts of a run: all that must hold did, and it was looked for while enough went wrong."""
     write_report(report, folder)
     text = StringIO()
-    show(report, Console(file=text, width=160))
+    console = Console(file=text, width=160)
+    show(report, console)
+    if report.violations:
+        _last_words(folder, console)
     print(text.getvalue())
     assert not report.violations, text.getvalue()
     assert report.injected >= least_faults

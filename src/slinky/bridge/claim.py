@@ -10,7 +10,8 @@ Kubernetes always knows at least what Slurm knows. A Slurm that knows more was t
 In Slurm the claim is part of `admin_comment`, which only an administrator can write. The owner of a job can change its `extra` and `comment`,
 so a claim there could be forged, and would stop the bridge.
 
-*Invariants:* until the jobs' claims were compared, and while one of them is foreign, nothing is done on either side: no submit, cancel,
+*Invariants:* no job gets a claim that Kubernetes has not confirmed: the next leader of this Kubernetes would take it for a copy's. Until
+the jobs' claims were compared, and while one of them is foreign, nothing is done on either side: no submit, cancel,
 bind, evict, or change of a node. Pods that run go on. Jobs without a claim (of an earlier release, or none in Slurm at all) stop nothing.
 Only an administrator's word ends a conflict whose jobs live. Each beat rewrites the bearer's comment, and slurmctld logs all of it: of the
 oldest live jobs, the one with the shortest comment is the bearer. No other part of the bridge writes that comment meanwhile.
@@ -21,6 +22,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
@@ -160,6 +162,7 @@ class ClaimKeeper:
         self._own: Claim | None = None
         self._off = ""  # why there are no claims
         self._foreign: Claimed | None = None
+        self._noticed = asyncio.Event()
         self._said_at = float("-inf")
         self._told: str | None = None  # on the Lease: the conflict
         self.events: EventRecorder | None = None
@@ -190,10 +193,10 @@ class ClaimKeeper:
         return str(self._own) if self._own and not self._off else None
 
     def is_foreign_job(self, job_id: int, claim: Claim | None) -> bool:
-        """Found while leading; from then on nothing is done."""
+        """Found while leading; from then on nothing is done, until it is known who wrote it."""
         if claim is None or self._own is None or not is_foreign(claim, self._own):
             return False
-        self._conflict(Claimed(job_id, claim))
+        self._stop(Claimed(job_id, claim))
         return True
 
     # A leader's time
@@ -235,7 +238,10 @@ class ClaimKeeper:
     async def run(self) -> None:
         """For ever: show in Slurm that this leader lives, and notice another."""
         while True:
-            await asyncio.sleep(BEAT_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._noticed.wait()
+            self._noticed.clear()
             if self._own is None or self._off:
                 continue
             try:
@@ -254,14 +260,29 @@ class ClaimKeeper:
                 return
         if not bearers:
             return
-        self._own = msgspec.structs.replace(own, beat=own.beat + 1)
-        if not await self._write(str(own), self._own):
-            self._own = own
+        beat = await self._next_beat(own)
+        if beat is None:
             log.warning("Lease %s/%s has another claim than this leader's: another process leads", self._namespace, self._name)
             return
+        self._own = beat
         for job in sorted(bearers, key=lambda job: (len(job.admin_comment), job.job_id)):
-            if await self._put_on(job.job_id, self._own):
+            if await self._put_on(job.job_id, beat):
                 return
+
+    async def _next_beat(self, own: Claim) -> Claim | None:
+        """The beat after `own`, once Kubernetes has it; None when another leader wrote its claim.
+
+        A write whose answer was lost may have been carried out: the next beat then follows what the Lease says.
+        """
+        beat = msgspec.structs.replace(own, beat=own.beat + 1)
+        if await self._write(str(own), beat):
+            return beat
+        text = (await self._lease()).metadata.annotations.get(CLAIM, "")
+        stored = Claim.parse(text)
+        if stored is None or stored.word != own.word:
+            return None
+        beat = msgspec.structs.replace(stored, beat=stored.beat + 1)
+        return beat if await self._write(text, beat) else None
 
     async def _bearers(self) -> list[Job]:
         """The oldest jobs that are not over."""
@@ -276,8 +297,13 @@ class ClaimKeeper:
         return found
 
     async def _resolve(self, foreign: Claimed, own: Claim) -> None:
-        """The conflict is over when its job is, or when an administrator says so."""
+        """The conflict is over when its job is, or when an administrator says so. It was none if this Kubernetes knows the claim."""
         lease = await self._lease()
+        stored = Claim.parse(lease.metadata.annotations.get(CLAIM, ""))
+        if stored is not None and not is_foreign(foreign.claim, stored):
+            log.warning("job %d is of a newer leader of this Kubernetes: this process leads no longer", foreign.job_id)
+            self.begin()
+            return
         if lease.metadata.annotations.get(TAKE_OVER) == foreign.claim.word:
             claim = Claim(max(own.generation, foreign.claim.generation) + 1, os.urandom(6).hex())
             if await self._write(lease.metadata.annotations.get(CLAIM, ""), claim):
@@ -298,6 +324,12 @@ class ClaimKeeper:
         log.warning("the conflict with claim %s is over: %s", self._foreign.claim if self._foreign else "?", why)
         self._own, self._foreign = own, None
         self._gauge.show(False)
+
+    def _stop(self, job: Claimed) -> None:
+        """Nothing is done; whether another copy or only a newer leader wrote the claim is looked up at once."""
+        if self._foreign is None:
+            self._foreign = job
+            self._noticed.set()
 
     def _conflict(self, job: Claimed) -> None:
         self._foreign = job
@@ -364,7 +396,7 @@ class ClaimKeeper:
                 comment = (await self._slurm.jobs.get(job_id)).admin_comment
                 there = claim_of(comment)
                 if there and is_foreign(there, claim):  # it came since this leader looked
-                    self._conflict(Claimed(job_id, there))
+                    self._stop(Claimed(job_id, there))
                     return True
                 await self._slurm.jobs.update(job_id, JobDescription(admin_comment=with_claim(comment, str(claim))))
         except (NoSuchJobError, RefusedError) as error:
