@@ -11,7 +11,7 @@ from slinky.bridge.capacity import NodeRoom, room_of
 from slinky.bridge.directions import Directions
 from slinky.bridge.hybrid_nodes import HybridNodes
 from slinky.bridge.judgement import Opinion
-from slinky.bridge.keys import SLURM_NODE, SLURM_NODE_NAME, TASK
+from slinky.bridge.keys import SLURM_NODE, SLURM_NODE_NAME
 from slinky.bridge.node_mark import mark_for
 from slinky.bridge.node_names import NodeNames
 from slinky.bridge.shadow import shadow_site
@@ -183,7 +183,7 @@ def test_a_hybrid_node_with_the_label_but_not_the_feature_is_not_kept_out(has_sl
     assert where([pod], [{"c": "has no ssd"}], usable_of(rooms, "p"), mapped={"disk": "disk"}) == said
 
 
-def test_a_pod_is_bound_to_the_node_and_finds_slurms_name_in_its_environment() -> None:
+def test_a_pod_is_bound_to_the_node_and_finds_slurms_name_in_its_annotation() -> None:
     async def story(world: World) -> None:
         world.nodes.put(a_node("worker", "s1"))
         world.loop.binder._names = NodeNames(world.nodes)
@@ -192,7 +192,7 @@ def test_a_pod_is_bound_to_the_node_and_finds_slurms_name_in_its_environment() -
         await runs(world, 1, "a")
         pod = world.pod("a")
         assert pod.spec.node_name == "worker"
-        assert (pod.metadata.annotations[SLURM_NODE], pod.metadata.annotations[TASK + "nodename"]) == ("s1", "s1")
+        assert pod.metadata.annotations[SLURM_NODE] == "s1"
 
     told(story)
 

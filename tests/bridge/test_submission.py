@@ -6,13 +6,31 @@ from typing import Any
 import msgspec
 import pytest
 
+from slinky.bridge.admission import TASK_ENVIRONMENT
 from slinky.bridge.keys import DEVICES, SLURM_NODE, TASK
 from slinky.bridge.marker import comment_for
 from slinky.bridge.placement import Slot
 from slinky.bridge.submission import Component, Layout, Submission, hetjob_of, submission_from, submission_of, task_annotations
 from slinky.bridge.task import PerTask
+from slinky.kube import Pod, PodSpec
+from slinky.kube.objects.sharing import compact_pod
 from slinky.slurm import Job, JobDescription, expand
 from tests.bridge.counting import calls
+
+
+def spec_of(**fields: Any) -> PodSpec:
+    return msgspec.convert(fields, PodSpec)
+
+
+def showing(*paths: str) -> dict[str, Any]:
+    """A container whose variables show these fields of its pod."""
+    return {
+        "name": "c",
+        "env": [{"name": f"V{number}", "valueFrom": {"fieldRef": {"fieldPath": path}}} for number, path in enumerate(paths)],
+    }
+
+
+WHOLE = spec_of(volumes=[{"name": "all", "downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.annotations"}}]}}])
 
 
 def slots(*nodes: tuple[str, int]) -> list[Slot]:
@@ -20,8 +38,8 @@ def slots(*nodes: tuple[str, int]) -> list[Slot]:
     return [Slot(node=node, rank=rank, local_rank=local) for rank, (node, local) in enumerate(places)]
 
 
-def told(job: Submission, slot: Slot, places: list[Slot]) -> dict[str, str]:
-    return {name.removeprefix(TASK): value for name, value in task_annotations(Layout(job, places), slot).items()}
+def told(job: Submission, slot: Slot, places: list[Slot], spec: PodSpec = WHOLE) -> dict[str, str]:
+    return {name.removeprefix(TASK): value for name, value in task_annotations(Layout(job, places), slot, spec).items()}
 
 
 def test_a_task_knows_its_place() -> None:
@@ -35,6 +53,47 @@ def test_a_task_knows_its_place() -> None:
     assert (said["job-name"], said["partition"], said["account"], said["qos"]) == ("lab/train", "bridge", "a", "q")
     assert (said["nodename"], said[SLURM_NODE]) == ("n03", "n03")
     assert DEVICES not in said
+
+
+NAMESPACE_FILE = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
+RANK_FILE = {"path": "rank", "fieldRef": {"fieldPath": f"metadata.annotations['{TASK}ntasks']"}}
+CPUS = f"metadata.annotations['{TASK}cpus-per-task']"
+
+
+@pytest.mark.parametrize(
+    ("spec", "keys"),
+    [
+        ({"containers": [{"name": "c"}]}, {"procid"}),
+        ({"containers": [showing(CPUS)]}, {"procid", "cpus-per-task"}),
+        ({"containers": [{"name": "c"}], "initContainers": [showing(CPUS, "metadata.name")]}, {"procid", "cpus-per-task"}),
+        ({"volumes": [{"name": "token", "projected": {"sources": [{"downwardAPI": {"items": [NAMESPACE_FILE]}}]}}]}, {"procid"}),
+        ({"volumes": [{"name": "rank", "projected": {"sources": [{"downwardAPI": {"items": [RANK_FILE]}}]}}]}, {"procid", "ntasks"}),
+        ({"volumes": [{"name": "rank", "downwardAPI": {"items": [RANK_FILE]}}]}, {"procid", "ntasks"}),
+    ],
+)
+def test_a_pod_alone_in_its_job_is_told_only_what_its_containers_see(spec: dict[str, Any], keys: set[str]) -> None:
+    places = slots(("n1", 1))
+    job = Submission(job_id=7, partition="bridge", tasks=1, task=PerTask(cpus=4))
+    whole = told(job, places[0], places)
+    assert len(whole) > 10
+    for decoded in (spec_of(**spec), compact_pod(Pod(spec=spec_of(**spec))).spec):
+        assert told(job, places[0], places, decoded) == {key: whole[key] for key in keys | {SLURM_NODE}}
+
+
+def test_a_pod_with_the_whole_environment_of_a_task_is_told_all_of_it() -> None:
+    places, job = slots(("n1", 1)), Submission(job_id=7, name="j", partition="p", account="a", qos="q", tasks=1)
+    found = told(
+        job,
+        places[0],
+        places,
+        spec_of(containers=[showing(*(f"metadata.annotations['{TASK}{key}']" for key in TASK_ENVIRONMENT.values()))]),
+    )
+    assert found == told(job, places[0], places)
+
+
+def test_a_pod_of_a_gang_is_told_all() -> None:
+    places, job = slots(("n1", 2)), Submission(job_id=7, tasks=2)
+    assert told(job, places[0], places, spec_of()) == told(job, places[0], places)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +133,7 @@ def test_a_list_that_is_long_is_not_on_each_pod(count: int, on_all: bool, on_fir
     names = odd_names(count)
     places = slots(*((name, 1) for name in names))
     layout = Layout(Submission(job_id=1, tasks=count), places)
-    said = [task_annotations(layout, slot) for slot in places]
+    said = [task_annotations(layout, slot, WHOLE) for slot in places]
     assert [TASK + "nodelist" in each for each in (said[0], said[1], said[-1])] == [on_first, on_all, on_all]
     assert bool(layout.withheld) is not on_all
     if on_first:
@@ -93,7 +152,7 @@ def test_what_pods_are_told_is_reckoned_in_proportion_to_their_number() -> None:
         def tell() -> None:
             layout = Layout(Submission(job_id=1, tasks=2 * count), places)
             for slot in places:
-                task_annotations(layout, slot)
+                task_annotations(layout, slot, WHOLE)
 
         return calls(tell)
 

@@ -272,7 +272,7 @@ class Binder:
     async def _bind_one(self, pod: Pod, placement: Placement, layout: Layout, known: Known, begun: set[str]) -> None:
         begun.add(placement.uid)
         try:
-            annotations = task_annotations(layout, placement.slot)
+            annotations = task_annotations(layout, placement.slot, pod.spec)
             bound = await self._executor.bind(pod, placement.node, annotations, known.job_id)
         except BaseException as error:
             if is_refused(error):

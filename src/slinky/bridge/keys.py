@@ -23,6 +23,7 @@ __all__ = [
     "OWNED_ANNOTATIONS",
     "OWNED_LABELS",
     "POLICY",
+    "RANK",
     "SETTINGS",
     "SIGNALLED",
     "SLURM_NODE",
@@ -47,6 +48,7 @@ SLURM_NODE: Final = "slinky.slurm.net/slurm-node"
 DEVICES: Final = "scheduler.slinky.slurm.net/devices"
 SIGNALLED: Final = "scheduler.slinky.slurm.net/signalled"  # for which end of its job its containers got their checkpoint signal
 TASK: Final = "task.slinky.slurm.net/"  # the task's environment, by the downward API
+RANK: Final = TASK + "procid"  # which a new leader reads too
 CONDITION: Final = "slinky.slurm.net/Slurm"
 APART: Final = "scheduler.slinky.slurm.net/apart"  # a pod of a group that has no place in the group's job: scheduled by itself
 

@@ -9,14 +9,16 @@ from collections.abc import Sequence
 import msgspec
 
 from slinky.bridge.admission import TASK_ENVIRONMENT
-from slinky.bridge.keys import DEVICES, SLURM_NODE, TASK
+from slinky.bridge.keys import DEVICES, RANK, SLURM_NODE, TASK
 from slinky.bridge.marker import Failure, failures_of, read_comment
 from slinky.bridge.placement import Slot
 from slinky.bridge.task import PerTask, per_task
+from slinky.kube import ANNOTATIONS, PodSpec
 from slinky.slurm import Job, JobDescription, shorten
 
 __all__ = ["Component", "Layout", "Submission", "hetjob_of", "submission_from", "submission_of", "task_annotations"]
 
+ALWAYS = (RANK, TASK + "gpus")
 MOST_LIST = 8 * 1024  # bytes of the list of nodes that each pod of a job of any size has
 MOST_LISTS = 16 * 1024**2  # the same of all copies together: a longer list, on fewer pods
 MOST_FIRST_LIST = 96 * 1024  # Linux takes no variable above 128 KiB, and Kubernetes no annotations above 256 KiB
@@ -117,8 +119,22 @@ class Layout:
         return self.lists if self.on_all or (self.on_first and not slot.rank) else {"nodelist-withheld": self.withheld}
 
 
-def task_annotations(layout: Layout, slot: Slot) -> dict[str, str]:
-    """What the pod's environment is made of, by the downward API; and what people and tools look for."""
+def task_annotations(layout: Layout, slot: Slot, spec: PodSpec) -> dict[str, str]:
+    """What the pod's environment is made of, by the downward API.
+
+    A pod that is a job of its own gets no annotation of a task that its containers do not see: each costs the API server and all
+    that watch pods. The bridge itself reads the rank, and people the GPUs.
+    """
+    found = _task(layout, slot)
+    if layout.job.tasks == 1 and not layout.job.components and ANNOTATIONS not in (shown := spec.shown_annotations):
+        found = {key: value for key, value in found.items() if key in ALWAYS or f"{ANNOTATIONS}['{key}']" in shown}
+    found[SLURM_NODE] = slot.node
+    if slot.devices:
+        found[DEVICES] = msgspec.json.encode(slot.devices).decode()
+    return found
+
+
+def _task(layout: Layout, slot: Slot) -> dict[str, str]:
     job = layout.job
     values: dict[str, str | int] = {
         "procid": slot.rank,
@@ -139,11 +155,7 @@ def task_annotations(layout: Layout, slot: Slot) -> dict[str, str]:
     values |= layout.lists_for(slot)
     if job.components:
         values |= {"het-size": len(job.components), "het-group": slot.component}
-    found = {TASK + key: str(value) for key, value in values.items() if value != ""}  # what is not there is an empty variable too
-    found[SLURM_NODE] = slot.node
-    if slot.devices:
-        found[DEVICES] = msgspec.json.encode(slot.devices).decode()
-    return found
+    return {TASK + key: str(value) for key, value in values.items() if value != ""}  # what is not there is an empty variable too
 
 
 def _repeated(counts: list[int]) -> str:

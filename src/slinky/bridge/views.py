@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from slinky.bridge.ends import Ending
-from slinky.bridge.keys import FINALIZER, JOB_ID, TASK
+from slinky.bridge.keys import FINALIZER, JOB_ID, RANK
 from slinky.bridge.plan import JobView, Outcome, PodView, outcomes
 from slinky.bridge.submission import Submission
 from slinky.kube.objects import Pod
@@ -41,7 +41,7 @@ def needs_job(pod: PodView) -> bool:
 
 def _rank_held(pod: Pod) -> int:
     """The rank that a bound pod was given with its Binding; -1 for none."""
-    text = pod.metadata.annotations.get(TASK + "procid", "")
+    text = pod.metadata.annotations.get(RANK, "")
     return int(text) if pod.spec.node_name and text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 

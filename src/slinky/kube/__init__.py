@@ -57,6 +57,7 @@ from slinky.kube.leading import Leading
 from slinky.kube.leases import ElectionTimes
 from slinky.kube.metrics import KubeMetrics
 from slinky.kube.objects import (
+    ANNOTATIONS,
     Event,
     Job,
     Key,
@@ -69,6 +70,7 @@ from slinky.kube.objects import (
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PodSpec,
     StorageClass,
 )
 from slinky.kube.recorder import EventRecorder, reference
@@ -94,6 +96,7 @@ from slinky.kube.transport import Attempt, Observer
 from slinky.kube.workqueue import QueueClosedError, WorkQueue
 
 __all__ = [
+    "ANNOTATIONS",
     "ATTACHMENTS",
     "CLAIMS",
     "CSI_DRIVERS",
@@ -165,6 +168,7 @@ __all__ = [
     "PersistentVolume",
     "PersistentVolumeClaim",
     "Pod",
+    "PodSpec",
     "Propagation",
     "QueueClosedError",
     "Reflector",

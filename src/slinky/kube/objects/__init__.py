@@ -42,6 +42,7 @@ from slinky.kube.objects.placement import (
     TopologySpreadConstraint,
 )
 from slinky.kube.objects.pod import (
+    ANNOTATIONS,
     Container,
     ContainerPort,
     ContainerState,
@@ -67,6 +68,7 @@ from slinky.kube.objects.storage import (
 )
 
 __all__ = [
+    "ANNOTATIONS",
     "Affinity",
     "CSIDriver",
     "CSINode",

@@ -9,6 +9,7 @@ from slinky.kube.objects.meta import NOTHING, Condition, KubeObject, LabelSelect
 from slinky.kube.objects.placement import Affinity, Toleration, TopologySpreadConstraint
 
 __all__ = [
+    "ANNOTATIONS",
     "Container",
     "ContainerPort",
     "ContainerState",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 
+ANNOTATIONS = "metadata.annotations"  # the path of a field that a container sees: all of them, or one in brackets
 Quantity = str | int | float  # a number only in a template of a custom resource
 
 
@@ -58,8 +60,29 @@ class RestartRule(Record, frozen=True):
     action: str = ""
 
 
+class FieldReference(Record, frozen=True):
+    """A field of the pod that its containers see."""
+
+    field_path: str = ""
+
+
+class VariableSource(Record, frozen=True):
+    field_ref: FieldReference | None = None
+
+
+class Variable(Record, frozen=True):
+    """Of an environment variable, only which field of the pod it shows."""
+
+    value_from: VariableSource | None = None
+
+    @property
+    def field_path(self) -> str:
+        return self.value_from.field_ref.field_path if self.value_from and self.value_from.field_ref else ""
+
+
 class Container(Record, frozen=True):
     name: str = ""
+    env: tuple[Variable, ...] = ()
     restart_policy: str = ""  # "Always" makes an init container a sidecar
     restart_policy_rules: tuple[RestartRule, ...] = ()
     resources: ResourceNeeds = NO_NEEDS
@@ -126,10 +149,30 @@ class DiskById(Record, frozen=True):
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
+class FieldFile(Record, frozen=True):
+    field_ref: FieldReference | None = None
+
+
+class FieldFiles(Record, frozen=True):
+    """Fields of the pod as files."""
+
+    items: tuple[FieldFile, ...] = ()
+
+
+class Projection(Record, frozen=True):
+    downward_api: FieldFiles | None = msgspec.field(default=None, name="downwardAPI")
+
+
+class Projected(Record, frozen=True):
+    sources: tuple[Projection, ...] = ()
+
+
 class Volume(Record, frozen=True):
-    """Of the many kinds, those that have a say in where a pod may run."""
+    """Of the many kinds, those that have a say in where a pod may run, and those that show the pod's own fields."""
 
     name: str = ""
+    downward_api: FieldFiles | None = msgspec.field(default=None, name="downwardAPI")
+    projected: Projected | None = None
     persistent_volume_claim: VolumeClaim | None = None
     ephemeral: EphemeralVolume | None = None
     iscsi: ISCSIDisk | None = None
@@ -139,6 +182,12 @@ class Volume(Record, frozen=True):
     azure_disk: AzureDisk | None = None
     cinder: DiskById | None = None
     portworx_volume: DiskById | None = None
+
+    @property
+    def field_paths(self) -> list[str]:
+        """Which fields of the pod it shows."""
+        shown = [self.downward_api, *(source.downward_api for source in (self.projected.sources if self.projected else ()))]
+        return [item.field_ref.field_path for files in shown if files for item in files.items if item.field_ref]
 
     @property
     def matters(self) -> bool:
@@ -160,6 +209,8 @@ class Volume(Record, frozen=True):
 
 
 class PodSpec(Record, frozen=True):
+    """`shown_in_files` are the annotations that volumes show which are not kept (`compact_pod`)."""
+
     node_name: str = ""
     hostname: str = ""
     scheduler_name: str = ""
@@ -188,6 +239,14 @@ class PodSpec(Record, frozen=True):
     service_account_name: str = ""
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
+    shown_in_files: tuple[str, ...] = ()
+
+    @property
+    def shown_annotations(self) -> set[str]:
+        """Paths of the annotations that its containers see, as variables or as files."""
+        paths = {variable.field_path for container in (*self.containers, *self.init_containers) for variable in container.env}
+        paths.update(self.shown_in_files, *(volume.field_paths for volume in self.volumes))
+        return {path for path in paths if path.startswith(ANNOTATIONS)}
 
 
 class Waiting(Record, frozen=True):

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from slinky.kube.objects.meta import Condition, Meta
-from slinky.kube.objects.pod import ContainerStatus, Pod, PodSpec, PodStatus
+from slinky.kube.objects.pod import ANNOTATIONS, ContainerStatus, Pod, PodSpec, PodStatus
 
 __all__ = ["Pool", "compact_pod"]
 
@@ -89,6 +89,9 @@ def _share_spec(spec: PodSpec, pool: Pool) -> None:
         if value:
             _set(spec, field, pool.share_as((field, _encode(value)), value))
     if spec.volumes:
+        shown = {path for volume in spec.volumes for path in volume.field_paths if path.startswith(ANNOTATIONS)}
+        if shown:
+            _set(spec, "shown_in_files", pool.share(tuple(sorted(shown))))
         _set(spec, "volumes", tuple(volume for volume in spec.volumes if volume.matters))
 
 
