@@ -18,6 +18,8 @@ import msgspec
 import yaml
 
 from bench.bridge.pods import NAMESPACE
+from slinky.bridge.admission_service import own_username
+from slinky.bridge.key_policy import POLICIES, POLICY_BINDINGS, key_policy, policy_name
 from slinky.bridge.pod_policy import POD_POLICIES, POD_POLICY_BINDINGS
 from slinky.bridge.settings import Settings
 from slinky.bridge.webhook_configuration import policy_for_pods
@@ -138,6 +140,7 @@ async def admission(sandbox: Sandbox, settings: Settings, folder: Path) -> Async
     try:
         async with _process("admission", sandbox, settings, folder) as process:
             await _take_in_plain_pods(sandbox, settings)
+            await _protect_keys(sandbox, settings)
             yield process
     finally:
         command = _command("webhooks", sandbox, folder / "admission.yaml")
@@ -153,6 +156,16 @@ async def _take_in_plain_pods(sandbox: Sandbox, settings: Settings) -> None:
         for resource, document in zip((POD_POLICIES, POD_POLICY_BINDINGS), documents, strict=True):
             with suppress(NotFoundError):
                 await client.create(resource, document)
+
+
+async def _protect_keys(sandbox: Sandbox, settings: Settings) -> None:
+    """The policy that the chart installs for the bridge's keys, as each change of a pod passes it. It is removed in the same way."""
+    async with Client(from_kubeconfig(sandbox.kubeconfig)) as client:
+        documents = key_policy(policy_name(settings.admission.configuration), [await own_username(client)])
+        for resource, document in zip((POLICIES, POLICY_BINDINGS), documents, strict=True):
+            with suppress(NotFoundError):
+                await client.delete(resource, document["metadata"]["name"])
+            await client.create(resource, document)
 
 
 async def _until_left_alone(sandbox: Sandbox) -> None:

@@ -168,7 +168,10 @@ def _changes_our_keys() -> str:
         differs = "object.metadata.?annotations[k] != oldObject.metadata.?annotations[k]"
         ours = f"(k.startsWith({_text(TASK)}) || k.startsWith({_text(SETTINGS)}))"
         searches.append(f"{side}.metadata.?annotations.orValue({{}}).exists(k, {ours} && {differs})")
-    return " || ".join([*parts, f"({sizes} <= {MOST_SEARCHED} && ({' || '.join(searches)}))"])
+    touched = " || ".join([*parts, f"({sizes} <= {MOST_SEARCHED} && ({' || '.join(searches)}))"])
+    # Nearly all updates are a kubelet's, of the status: two comparisons tell.
+    written = " || ".join(f"object.metadata.?{kind} != oldObject.metadata.?{kind}" for kind in ("labels", "annotations"))
+    return f"({written}) && ({touched})"
 
 
 def _says_something(settings: Settings) -> str:
