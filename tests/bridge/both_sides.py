@@ -346,6 +346,8 @@ class World:
     def refusal(self, _: Pod, node: str) -> str:
         return self.unfit.get(node, "")
 
+    async def prepare(self, _pod: Pod, _pace: Pace) -> None: ...
+
     def opinion(self, _: Pod) -> Opinion:
         return Opinion(self.seen_unfit)
 

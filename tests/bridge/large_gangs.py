@@ -82,6 +82,9 @@ class LargeWorld(World):
     def refusal_since(self, *judged: Any) -> Any:
         return self.judge.refusal_since(*judged)
 
+    async def prepare(self, pod: Pod, pace: Pace) -> None:
+        await self.judge.prepare(pod, pace)
+
     def opinion(self, pod: Pod) -> Opinion:
         return self.judge.opinion(pod)
 

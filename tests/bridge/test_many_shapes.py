@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from slinky.bridge import pacing
 from slinky.bridge.adoption import Found
+from slinky.bridge.bit_places import BitPlaces, Named
 from slinky.bridge.directions import AVOIDED_SECONDS, Directions
 from slinky.bridge.judgement import KubernetesJudgement
 from slinky.bridge.keeping import SWEEP_SECONDS
 from slinky.bridge.memory import Known, Workloads
 from slinky.bridge.node_names import NodeNames
-from slinky.bridge.node_slots import Named, NodeSlots
 from slinky.bridge.slurm_nodes import FRESH_SECONDS
 from slinky.bridge.submission import submission_of
 from slinky.bridge.takeover import Takeover
@@ -289,7 +289,7 @@ def test_a_job_that_is_parked_for_a_node_it_avoids_is_looked_at_when_that_is_ove
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["enter", "leave", "touch"]), st.sampled_from("abcdef"))), st.sets(st.sampled_from("abcdef")))
 def test_a_mask_has_the_nodes_that_a_set_would_have(steps: list[tuple[str, str]], chosen: set[str]) -> None:
-    slots, there, seen, touched = NodeSlots(), set[str](), 0, set[int]()
+    slots, there, seen, touched = BitPlaces(), set[str](), 0, set[int]()
     for number, (what, name) in enumerate(steps):
         if number % 4 == 0:
             assert {*slots.since(seen)} == touched

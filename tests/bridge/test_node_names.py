@@ -146,6 +146,8 @@ class Refuses:
     def __init__(self, **refused: str) -> None:
         self.refused = refused
 
+    async def prepare(self, *_: object) -> None: ...
+
     def opinion(self, _: Pod) -> Opinion:
         return Opinion(self.refused)
 

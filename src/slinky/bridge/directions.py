@@ -50,9 +50,11 @@ class Avoided(msgspec.Struct, frozen=True, gc=False):
 
 
 class Judgement(Protocol):
-    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `opinion` that of all nodes that refuse it; `place` whether these can be placed one after the other, which are then assumed to be there, or which of them cannot and why; `refusal_since` whether a node that one of them was placed on has changed since, and refuses it now. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen. `interference`: why a pod must wait for pods `in_flight`."""
+    """What Kubernetes would say. `refusal`: why it would not take this pod on that node now ("" where it would); `opinion` that of all nodes that refuse it, for which `prepare` makes ready in short turns; `place` whether these can be placed one after the other, which are then assumed to be there, or which of them cannot and why; `refusal_since` whether a node that one of them was placed on has changed since, and refuses it now. A pod that is being bound is `assume`d to be there already, until it is withdrawn or seen. `interference`: why a pod must wait for pods `in_flight`."""
 
     def refusal(self, pod: Pod, node: str) -> str: ...
+
+    async def prepare(self, pod: Pod, pace: Pace) -> None: ...
 
     def opinion(self, pod: Pod) -> Opinion: ...
 
@@ -85,6 +87,11 @@ def depends_on_pods(pod: Pod) -> bool:
         or any(port.host_port for container in (*spec.containers, *spec.init_containers) for port in container.ports)
         or spec.volumes
     )
+
+
+def asks_of_pods(pod: Pod) -> bool:
+    """Whether it has rules about other pods, which have to be counted."""
+    return pod.spec.affinity is not None or bool(pod.spec.topology_spread_constraints)
 
 
 def one_of_each(pods: Sequence[Pod]) -> Sequence[Pod]:
@@ -320,6 +327,10 @@ class Directions:
         Members of a gang that have a claim each are thousands of kinds: they are asked about in short turns, and
         once more where something has changed meanwhile. Where no node is left the rest is not asked about.
         """
+        pace = Pace()
+        for pod in pods:
+            if asks_of_pods(pod):
+                await self._judgement.prepare(pod, pace)
         if len(pods) == 1:
             return pods, (self._judgement.opinion(pods[0]),)
         found: dict[Hashable, tuple[Pod, Opinion]] = {}

@@ -39,6 +39,7 @@ class KubernetesJudgement:
     def __init__(self, surroundings: Surroundings, ledger: Ledger) -> None:
         self._surroundings = surroundings
         self._ledger = ledger
+        self.prepare = surroundings.prepare
         self.refusal = surroundings.refusal
         self.assume = surroundings.assume
         self.withdraw = surroundings.withdraw

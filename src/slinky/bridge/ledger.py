@@ -11,9 +11,9 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from slinky.bridge.bit_places import BitPlaces, Named
 from slinky.bridge.devices import NONE, Devices, Indices, devices_of
 from slinky.bridge.needs import Needs, counted_of, needs_of
-from slinky.bridge.node_slots import Named, NodeSlots
 from slinky.bridge.room import ONE_POD, Reasons, counted_by_slurm, free_of, nano, room_refusal, written
 from slinky.kube import Cache, Change, Key, Node, Pod
 from slinky.kube.quantities import quantity
@@ -77,7 +77,7 @@ class Ledger:
         self._alike: dict[object, tuple[int, Free | None]] = {}  # nodes that have the same left, as of the change `_grouped`
         self._left: dict[int, object] = {}  # under which of those keys the node with a place is
         self._grouped = 0
-        self._slots = NodeSlots()
+        self._slots = BitPlaces()
         self.judged = 0  # nodes times shapes, in all
         for caches, is_foreign in ((pods, False), (foreign, True)):
             for cache in caches:

@@ -100,6 +100,8 @@ def test_a_judge_that_followed_every_change_agrees_with_a_fresh_one(tallies: int
         if tallies == FEW:  # and where changes of nodes, and indexes of them, are forgotten
             patch.setattr(node_verdicts, "MOST_EVENTS", 2)
             patch.setattr(node_masks, "MOST_INDEXES", 1)
+            patch.setattr(residents, "MOST_INDEXES", 2)
+            patch.setattr(residents, "MOST_CHANGES", 2)
         story = Story(seed)
         for what in happens:
             story.happen(what)

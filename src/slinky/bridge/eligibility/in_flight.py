@@ -9,12 +9,12 @@ rule and not the exception.
 
 from collections.abc import Callable, Mapping
 
-from slinky.bridge.eligibility.neighbours import Namespaces, ReachOf
+from slinky.bridge.eligibility.neighbours import Namespaces, ReachOf, query_of
 from slinky.bridge.eligibility.ports import PortsInUse, host_ports
 from slinky.bridge.eligibility.residents import LabelOf, Resident, Residents, Tally
 from slinky.bridge.eligibility.selectors import SelectorError
-from slinky.bridge.eligibility.spread import Constraint, constraints_of
-from slinky.bridge.eligibility.terms import Clause, Query, Term, affinity_terms, anti_affinity_terms, forbidden_terms
+from slinky.bridge.eligibility.spread import Constraint, constraints_of, spread_query
+from slinky.bridge.eligibility.terms import Query, Term, affinity_terms, anti_affinity_terms, forbidden_terms
 from slinky.kube.objects import Pod
 
 __all__ = ["InFlight", "interacts", "interference", "pinned_to"]
@@ -108,10 +108,10 @@ def interference(
         if _meets(term, tally, node, others.label_of):
             return f"a pod with anti-affinity ({term.topology_key}) to pods with {term.selector} has no node yet"
     for term in apart:
-        if _meets(term, others.pods.tally(Query((Clause(reach(term), term.selector),))), node, others.label_of):
+        if _meets(term, others.pods.tally(query_of((term,), reach)), node, others.label_of):
             return f"this pod has anti-affinity ({term.topology_key}) to pods with {term.selector}, and one of them has no node yet"
     if near:
-        query = Query(tuple(Clause(reach(term), term.selector) for term in near))
+        query = query_of(near, reach)
         if not residents.tally(query).on_node and others.count(query):
             return f"this pod has affinity ({near[0].topology_key}) to pods with {near[0].selector}, and the first of them has no node yet"
     keys = tuple(sorted({constraint.topology_key for constraint in spreads}))
@@ -140,7 +140,7 @@ def _meets(term: Term, tally: Tally, node: str, label_of: LabelOf) -> bool:
 def _coming(pod: Pod, constraint: Constraint, others: InFlight) -> int:
     if constraint.selector.is_everything:
         return 0
-    return others.count(Query((Clause(frozenset((pod.metadata.namespace,)), constraint.selector),), living=True))
+    return others.count(spread_query(pod.metadata.namespace, constraint))
 
 
 def _may_tip(constraint: Constraint, numbers: Mapping[str, int], itself: int, coming: int) -> bool:

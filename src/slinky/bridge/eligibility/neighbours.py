@@ -5,14 +5,14 @@ domain of the node must have such a pod; the first of a group that wants itself 
 pods that are there holds against the newcomer too; a pod that is being deleted still counts.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from slinky.bridge.eligibility.residents import LabelOf, Residents
 from slinky.bridge.eligibility.selectors import SelectorError
 from slinky.bridge.eligibility.terms import Clause, Query, Reach, Term, affinity_terms, anti_affinity_terms
 from slinky.kube.objects import Node, Pod
 
-__all__ = ["Judge", "Namespaces", "ReachOf", "neighbour_judge"]
+__all__ = ["Judge", "Namespaces", "ReachOf", "neighbour_judge", "query_of"]
 
 Judge = Callable[[Node], str]
 Namespaces = Mapping[str, Mapping[str, str]]  # name → labels
@@ -33,16 +33,21 @@ def neighbour_judge(pod: Pod, residents: Residents, namespaces: Namespaces, labe
             domains_of_key.setdefault(domain, term)
     judges += [_against(key, found) for key, found in against.items()]
     for term in apart:
-        tally = residents.tally(Query((Clause(reach(term), term.selector),)))
+        tally = residents.tally(query_of((term,), reach))
         if tally.on_node:
             judges.append(_apart(term, tally.domains(term.topology_key, label_of)))
     if near:
-        clauses = tuple(Clause(reach(term), term.selector) for term in near)
-        tally = residents.tally(Query(clauses))
+        query = query_of(near, reach)
+        tally = residents.tally(query)
         domains = [(term, tally.domains(term.topology_key, label_of)) for term in near]
-        itself = all(clause.matches(meta.namespace, meta.labels) for clause in clauses)
+        itself = all(clause.matches(meta.namespace, meta.labels) for clause in query.clauses)
         judges.append(_near(domains, is_first=itself and not any(found for _, found in domains)))
     return _first(judges) if judges else None
+
+
+def query_of(terms: Sequence[Term], reach: ReachOf) -> Query:
+    """The pods that all of the terms mean."""
+    return Query(tuple(Clause(reach(term), term.selector) for term in terms))
 
 
 def _first(judges: Iterable[Judge]) -> Judge:
@@ -58,42 +63,48 @@ def _first(judges: Iterable[Judge]) -> Judge:
 
 
 def _near(domains: list[tuple[Term, Mapping[str, int]]], *, is_first: bool) -> Judge:
+    wanted = [(term.topology_key, found, str(term)) for term, found in domains]
+
     def judge(node: Node) -> str:
-        labels = node.metadata.labels
-        for term, found in domains:
-            value = labels.get(term.topology_key)
+        name, labels = node.metadata.name, node.metadata.labels
+        for key, found, meant in wanted:
+            value = labels.get(key)
             if value is None:
-                return f"node {node.metadata.name} has no label {term.topology_key}, by which the pod wants to be near others"
+                return f"node {name} has no label {key}, by which the pod wants to be near others"
             if value not in found and not is_first:
-                return f"node {node.metadata.name} ({term.topology_key}={value}) has none of the {term} that the pod must be near"
+                return f"node {name} ({key}={value}) has none of the {meant} that the pod must be near"
         return ""
 
     return judge
 
 
 def _apart(term: Term, found: Mapping[str, int]) -> Judge:
+    key, meant = term.topology_key, str(term.selector)
+
     def judge(node: Node) -> str:
-        value = node.metadata.labels.get(term.topology_key)
-        if value is None or value not in found:
+        value = node.metadata.labels.get(key)
+        number = found.get(value) if value is not None else None
+        if number is None:
             return ""
-        return f"node {node.metadata.name} ({term.topology_key}={value}) is where {_number(found[value], term)}, from which the pod must stay apart"
+        there = f"{number} {'pod has' if number == 1 else 'pods have'} {meant}"
+        return f"node {node.metadata.name} ({key}={value}) is where {there}, from which the pod must stay apart"
 
     return judge
 
 
-def _number(number: int, term: Term) -> str:
-    return f"{number} {'pod has' if number == 1 else 'pods have'} {term.selector}"
-
-
 def _against(key: str, found: Mapping[str, Term]) -> Judge:
     """One judge for all terms of a topology key: there may be thousands of them."""
+    texts: dict[Term, str] = {}
 
     def judge(node: Node) -> str:
         value = node.metadata.labels.get(key)
-        if value is None or value not in found:
+        term = found.get(value) if value is not None else None
+        if term is None:
             return ""
-        selector = found[value].selector
-        return f"node {node.metadata.name} ({key}={value}) is where a pod runs whose anti-affinity keeps pods with {selector} away"
+        meant = texts.get(term)
+        if meant is None:
+            meant = texts[term] = str(term.selector)
+        return f"node {node.metadata.name} ({key}={value}) is where a pod runs whose anti-affinity keeps pods with {meant} away"
 
     return judge
 

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from slinky.bridge.bit_places import Named
 from slinky.bridge.eligibility.node_features import feature_refusal, features_needed
 from slinky.bridge.eligibility.node_labels import Rules, follows, label_refusal, required_nodes, rules_of
 from slinky.bridge.eligibility.node_masks import NodeMasks, said_by
 from slinky.bridge.eligibility.spread import Constraint, domains_of
 from slinky.bridge.eligibility.taints import taint_refusal, taints_of, untolerated
-from slinky.bridge.node_slots import Named
 from slinky.bridge.room import Reasons
 from slinky.kube import Cache, Change, Key, Node, Pod
 from slinky.kube.objects import NodeSelector, Toleration

@@ -1,23 +1,31 @@
 """Pods that have a node, counted by what other pods ask of them.
 
-Comes in: pods as they get a node, change and go. Goes out: `Tally`s: how many of them a query matches, by node and by topology domain; and the anti-affinity of those that are there. What must stay true: a tally that was asked for once follows
-every change and is not counted anew; a first count looks only at pods that an index offers, where the query gives one; tallies have a limit, the longest unused is dropped. Domains hold for the nodes' present labels.
+A `Tally` says how many pods a query matches, by node and by topology domain. `Residents` keeps the
+tallies of what was asked, and the anti-affinity of the pods that are there.
+
+*Invariants:* a first count is a few operations on masks, however many pods there are and whatever the
+query says. A tally follows every change; it is brought up to date when it is asked for, so a pod that
+comes or goes costs nothing for tallies that no pod asks for any more. Tallies and indexes have a limit:
+the one that was not asked for for the longest time is dropped. Domains hold for the nodes' present labels.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from slinky.bridge.bit_places import BitPlaces, chosen
 from slinky.bridge.eligibility.forbidders import Forbidders
-from slinky.bridge.eligibility.indexes import Askers, ByLabel, narrowest
+from slinky.bridge.eligibility.label_index import LabelIndex
 from slinky.bridge.eligibility.ports import HostPort
-from slinky.bridge.eligibility.selectors import Requirement
 from slinky.bridge.eligibility.terms import Query, Term
+from slinky.bridge.pacing import Pace
 
 __all__ = ["LabelOf", "Resident", "Residents", "Spread", "Tally"]
 
 MOST_TALLIES = 1024
 MOST_SPREADS = 4  # of one tally
+MOST_INDEXES = 256  # more than the labels that one pod may ask for
+MOST_CHANGES = 256  # a tally that is further behind is counted again
 NO_TERMS: frozenset[Term] = frozenset()
 NAMESPACE = ""  # no label has this key: the index by namespace
 LabelOf = Callable[[str, str], str | None]  # node, key → the node's label
@@ -70,10 +78,11 @@ class Spread:
 class Tally:
     """A number of pods by node, and by the value of any label that is asked for."""
 
-    __slots__ = ("_by_label", "_spreads", "on_node")
+    __slots__ = ("_by_label", "_spreads", "on_node", "seen")
 
     def __init__(self) -> None:
         self.on_node: dict[str, int] = {}
+        self.seen = 0  # the number of the last change of a pod that is counted
         self._by_label: dict[str, dict[str, int]] = {}
         self._spreads: dict[int, tuple[Mapping[str, str], Spread]] = {}
 
@@ -120,9 +129,14 @@ class Residents:
     def __init__(self, label_of: LabelOf) -> None:
         self._label_of = label_of
         self.version = 0  # another when a pod came or went, or nodes have other labels
-        self._pods: ByLabel[Resident] = ByLabel(_value_of)
+        self._pods: dict[str, Resident] = {}
+        self._places = BitPlaces()
+        self._nodes: list[str] = []  # of the pods, in the order of their places
+        self._living = 0
+        self._indexes: dict[str, LabelIndex] = {}
+        self._changes: list[tuple[Resident, int]] = []  # the last ones, with 1 or -1
+        self._forgotten = 0  # changes before these
         self._tallies: dict[Query, Tally] = {}
-        self._tallied: Askers[Query] = Askers()
         self._forbidding: dict[Term, Tally] = {}
         self._forbidders = Forbidders()
         self._unheeded: dict[str, frozenset[Term]] = {}  # by pod, of what it forbids
@@ -135,18 +149,41 @@ class Residents:
         return len(self._pods)
 
     def __iter__(self) -> Iterator[Resident]:
-        return iter(self._pods)
+        return iter(self._pods.values())
 
     def put(self, resident: Resident) -> None:
         self.remove(resident.uid)
-        self._pods.add(resident.uid, resident)
+        self._pods[resident.uid] = resident
+        place = self._places.enter(resident.uid)
+        self._nodes[place : place + 1] = [resident.node]
+        if not resident.terminating:
+            self._living |= 1 << place
+        for index, value in self._indexes_of(resident):
+            index.add(place, value)
         self._count(resident, 1)
 
     def remove(self, uid: str) -> Resident | None:
-        resident = self._pods.pop(uid)
-        if resident is not None:
-            self._count(resident, -1)
+        resident = self._pods.pop(uid, None)
+        if resident is None:
+            return None
+        place = self._places.places[uid]
+        self._places.leave(uid)
+        self._living &= ~(1 << place)
+        for index, value in self._indexes_of(resident):
+            index.remove(place, value)
+        self._count(resident, -1)
         return resident
+
+    def _indexes_of(self, resident: Resident) -> Iterator[tuple[LabelIndex, str]]:
+        """Those that there are of its labels, each with its value."""
+        indexes = self._indexes
+        if not indexes:
+            return
+        if (by_namespace := indexes.get(NAMESPACE)) is not None:
+            yield by_namespace, resident.namespace
+        for key, value in resident.labels.items():
+            if (index := indexes.get(key)) is not None:
+                yield index, value
 
     def nodes_changed(self) -> None:
         self.version += 1
@@ -159,18 +196,59 @@ class Residents:
             tally.forget_spreads()
 
     def tally(self, query: Query) -> Tally:
-        found = self._tallies.pop(query, None)
+        """As of now."""
+        found, now = self._tallies.pop(query, None), self._forgotten + len(self._changes)
         if found is None:
-            found = Tally()
-            for resident in self._candidates(query):
-                if _matches(query, resident):
-                    _step(found.on_node, resident.node, 1)
             if len(self._tallies) >= MOST_TALLIES:
-                oldest = next(iter(self._tallies))
-                del self._tallies[oldest]
-                self._tallied.remove(oldest, _requirements(oldest))
-            self._tallied.add(query, _requirements(query))
+                del self._tallies[next(iter(self._tallies))]
+            found = Tally()
+            found.on_node = self._counted(query)
+        elif now - found.seen > min(MOST_CHANGES, len(self._changes)):
+            found.forget_domains()
+            found.on_node = self._counted(query)
+        else:
+            for resident, step in self._changes[found.seen - self._forgotten :]:
+                if _matches(query, resident):
+                    found.count(resident.node, step, self._label_of)
+        found.seen = now
         self._tallies[query] = found  # the last in order is the last used
+        return found
+
+    async def prepare(self, query: Query, pace: Pace) -> None:
+        """Make what a first count needs, in short turns."""
+        if query in self._tallies:
+            return
+        for clause in query.clauses:
+            for requirement in clause.selector.requirements or ():
+                self._index(requirement.key)
+                await pace.step()
+        self.tally(query)
+        await pace.step()
+
+    def _counted(self, query: Query) -> dict[str, int]:
+        return dict(Counter(chosen(self._nodes, self._matching(query))))
+
+    def _matching(self, query: Query) -> int:
+        """The mask of the pods that the query matches."""
+        everyone = self._places.everyone
+        found = self._living if query.living else everyone
+        for clause in query.clauses:
+            if clause.selector.requirements is None:
+                return 0
+            if clause.reach is not None:
+                found &= self._index(NAMESPACE).mask(clause.reach)
+            for requirement in clause.selector.requirements:
+                found &= self._index(requirement.key).meeting(requirement, everyone)
+        return found
+
+    def _index(self, key: str) -> LabelIndex:
+        found = self._indexes.pop(key, None)
+        if found is None:
+            values = ((uid, _value_of(resident, key)) for uid, resident in self._pods.items())
+            found = LabelIndex((self._places.places[uid], value) for uid, value in values if value is not None)
+            if len(self._indexes) >= MOST_INDEXES:
+                del self._indexes[next(iter(self._indexes))]
+        self._indexes[key] = found  # the last in order is the last used
         return found
 
     def forbidding(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> list[tuple[Term, Tally]]:
@@ -181,9 +259,10 @@ class Residents:
 
     def _count(self, resident: Resident, step: int) -> None:
         self.version += 1
-        for query in self._tallied.of(resident.labels):
-            if _matches(query, resident):
-                self._tallies[query].count(resident.node, step, self._label_of)
+        self._changes.append((resident, step))
+        if len(self._changes) > 2 * MOST_CHANGES:
+            del self._changes[:MOST_CHANGES]
+            self._forgotten += MOST_CHANGES
         if resident.forbids:
             self._count_forbidden(resident, step)
 
@@ -202,24 +281,6 @@ class Residents:
                 self._forbidders.remove(term)
         if step > 0 and unheeded:
             self._unheeded[resident.uid] = unheeded
-
-    def _candidates(self, query: Query) -> Iterable[Resident]:
-        """The smallest offer of an index that has all that the query may match."""
-        if any(clause.selector.requirements is None for clause in query.clauses):
-            return ()
-        narrow = narrowest(_requirements(query))
-        if narrow:
-            parts = self._pods.having(narrow.key, narrow.values)
-        elif reaches := [clause.reach for clause in query.clauses if clause.reach is not None]:
-            fewest = min(reaches, key=len)
-            parts = self._pods.having(NAMESPACE, fewest)
-        else:
-            return self._pods
-        return (resident for part in parts for resident in part.values())
-
-
-def _requirements(query: Query) -> Iterable[Requirement]:
-    return (requirement for clause in query.clauses for requirement in clause.selector.requirements or ())
 
 
 def _matches(query: Query, resident: Resident) -> bool:

@@ -6,7 +6,7 @@ DoesNotExist; a selector that is not there matches nothing, one that is empty ev
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ MOST_DIGITS = 63  # as long as a label's value can be
 SETS = ("In", "NotIn")
 BARE = ("Exists", "DoesNotExist")
 NUMBERS = ("Gt", "Lt")
+MOST_SHOWN, MOST_TEXT = 4, 200  # of requirements and of values, and characters, in a message
 FEW = 16  # values that are looked through one by one
 
 
@@ -41,9 +42,9 @@ class Requirement(NamedTuple):
             case "NotIn" if len(self.values) == 1:
                 return f"{self.key}!={self.values[0]}"
             case "In":
-                return f"{self.key} in ({', '.join(self.values)})"
+                return f"{self.key} in ({_few_of(self.values)})"
             case "NotIn":
-                return f"{self.key} not in ({', '.join(self.values)})"
+                return f"{self.key} not in ({_few_of(self.values)})"
             case "Exists":
                 return f"{self.key}"
             case "DoesNotExist":
@@ -130,9 +131,19 @@ class Selector:
         return self if self.requirements is None else _selector({*self.requirements, *more})
 
     def __str__(self) -> str:
+        """Short, whatever a user wrote: it is repeated for each node that is refused."""
         if self.requirements is None:
             return "nothing"
-        return " and ".join(map(str, self.requirements)) or "any label"
+        said = " and ".join(map(str, self.requirements[:MOST_SHOWN])) or "any label"
+        more = len(self.requirements) - MOST_SHOWN
+        if len(said) > MOST_TEXT:
+            said = said[:MOST_TEXT] + "…"
+        return f"{said} and {more} more conditions" if more > 0 else said
+
+
+def _few_of(values: Sequence[str]) -> str:
+    shown = ", ".join(values[:MOST_SHOWN])
+    return f"{shown} and {len(values) - MOST_SHOWN} more" if len(values) > MOST_SHOWN else shown
 
 
 NOTHING = Selector(None)

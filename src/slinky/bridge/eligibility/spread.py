@@ -5,7 +5,7 @@ that the constraint's policies let count (node affinity by default, taints only 
 pods that are being deleted do not count, nor those of other namespaces; a selector without requirements counts nobody.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from slinky.bridge.eligibility.neighbours import Judge
@@ -14,7 +14,7 @@ from slinky.bridge.eligibility.selectors import Requirement, Selector, SelectorE
 from slinky.bridge.eligibility.terms import Clause, Query
 from slinky.kube.objects import Node, Pod, TopologySpreadConstraint
 
-__all__ = ["Constraint", "Counting", "constraints_of", "domains_of", "numbers_of", "spread_judge"]
+__all__ = ["Constraint", "Counting", "constraints_of", "domains_of", "numbers_of", "spread_judge", "spread_query"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,26 @@ Domains = Mapping[str, str]  # node that counts → its domain
 Counting = Callable[[Constraint, tuple[str, ...]], Domains]  # given the labels that a node must have
 
 
+# Pods of one template share their constraints, which are read once for all whose labels in `matchLabelKeys` are the
+# same. What is remembered holds the constraints too, so that their id stays theirs.
+MOST_REMEMBERED = 1024
+_REMEMBERED: dict[Hashable, tuple[object, tuple[Constraint, ...]]] = {}
+
+
 def constraints_of(pod: Pod) -> tuple[Constraint, ...]:
     """Those that forbid. Raises SelectorError where kube-scheduler could not parse one."""
-    if not pod.spec.topology_spread_constraints:
+    said = pod.spec.topology_spread_constraints
+    if not said:
         return ()
-    forbidding = (said for said in pod.spec.topology_spread_constraints if said.when_unsatisfiable in ("", "DoNotSchedule"))
-    return tuple(_constraint(said, pod.metadata.labels) for said in forbidding)
+    labels = pod.metadata.labels
+    matched = tuple(labels.get(key) for each in said for key in each.match_label_keys)
+    known = _REMEMBERED.get((id(said), matched))
+    if known is None:
+        if len(_REMEMBERED) >= MOST_REMEMBERED:
+            _REMEMBERED.clear()
+        found = tuple(_constraint(each, labels) for each in said if each.when_unsatisfiable in ("", "DoNotSchedule"))
+        known = _REMEMBERED[id(said), matched] = (said, found)
+    return known[1]
 
 
 def _constraint(said: TopologySpreadConstraint, labels: Mapping[str, str]) -> Constraint:
@@ -102,8 +116,12 @@ def numbers_of(pod: Pod, constraint: Constraint, residents: Residents, domains: 
 def _spread(pod: Pod, constraint: Constraint, residents: Residents, domains: Domains) -> Spread:
     if constraint.selector.is_everything:
         return residents.none.spread(domains)
-    query = Query((Clause(frozenset((pod.metadata.namespace,)), constraint.selector),), living=True)
-    return residents.tally(query).spread(domains)
+    return residents.tally(spread_query(pod.metadata.namespace, constraint)).spread(domains)
+
+
+def spread_query(namespace: str, constraint: Constraint) -> Query:
+    """The pods that count for a constraint of a pod of that namespace."""
+    return Query((Clause(frozenset((namespace,)), constraint.selector),), living=True)
 
 
 def _unreadable(error: SelectorError) -> Judge:

@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from slinky.bridge.eligibility.in_flight import InFlight, interference
-from slinky.bridge.eligibility.neighbours import Judge, neighbour_judge
+from slinky.bridge.eligibility.neighbours import Judge, neighbour_judge, query_of
 from slinky.bridge.eligibility.node_verdicts import NodeVerdicts, Shape, name_refusal, node_refusal, shape_of
 from slinky.bridge.eligibility.ports import PortsInUse, host_ports, port_refusal
 from slinky.bridge.eligibility.residents import Resident, Residents
 from slinky.bridge.eligibility.selectors import SelectorError
-from slinky.bridge.eligibility.spread import Constraint, constraints_of, numbers_of, spread_judge
+from slinky.bridge.eligibility.spread import Constraint, constraints_of, numbers_of, spread_judge, spread_query
 from slinky.bridge.eligibility.terms import Reach, Term, affinity_terms, anti_affinity_terms, forbidden_terms, reach_of
 from slinky.bridge.pacing import Pace
 from slinky.kube import Cache, Change, Key, Namespace, Node, Pod
@@ -150,6 +150,24 @@ class Surroundings:
 
     def _refusal(self, pod: Pod, node: str, filters: Sequence[Filter] = ()) -> str:
         return self._node_refusal(pod, node, _Verdicts(self._verdicts)) or self._pods_refusal(pod, node, filters)
+
+    async def prepare(self, pod: Pod, pace: Pace) -> None:
+        """Count what `answer` will ask of other pods, in short turns: the first count of many pods takes long."""
+        try:
+            near, apart, spreads = affinity_terms(pod), anti_affinity_terms(pod), constraints_of(pod)
+        except SelectorError:
+            return
+        for terms in (*((term,) for term in apart), *((near,) if near else ())):
+            query = query_of(terms, self._reach)
+            await self._residents.prepare(query, pace)
+            for term in terms:
+                self._residents.tally(query).domains(term.topology_key, self._label_of)
+                await pace.step()
+        keys = tuple(sorted({constraint.topology_key for constraint in spreads}))
+        for constraint in spreads:
+            await self._residents.prepare(spread_query(pod.metadata.namespace, constraint), pace)
+            self._numbers(pod, constraint, keys)
+            await pace.step()
 
     def answer(self, pod: Pod) -> Answer:
         """What `refusals` says of a pod that waits, kept for all pods that ask the same of nodes and of other pods."""
@@ -408,7 +426,7 @@ class Surroundings:
             self._enter(resident)
 
     def _label_of(self, node: str, key: str) -> str | None:
-        known = self._nodes.by_key(Key("", node))
+        known = self._verdicts.masks.seen(node)
         return known.metadata.labels.get(key) if known else None
 
     def _namespace_changed(self, change: Change[Namespace]) -> None:
