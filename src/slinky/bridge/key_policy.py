@@ -95,7 +95,11 @@ def _policy(users: Sequence[str]) -> dict[str, Any]:
         # Nothing remote can fail here. An expression that fails would let a forged key pass under Ignore.
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [rule]},
-        "matchConditions": [{"name": NOT_BY_THE_BRIDGE, "expression": f"!(request.userInfo.username in {json.dumps(sorted(users))})"}],
+        # Nearly all writes end here: the API server converts the pod once for all match conditions, and three times more for validations.
+        "matchConditions": [
+            {"name": NOT_BY_THE_BRIDGE, "expression": f"!(request.userInfo.username in {json.dumps(sorted(users))})"},
+            {"name": "changes-what-is-the-bridges", "expression": _changes_what_is_the_bridges()},
+        ],
         "variables": [
             {"name": "labels", "expression": "object.metadata.?labels.orValue({})"},
             {"name": "annotations", "expression": "object.metadata.?annotations.orValue({})"},
@@ -129,6 +133,18 @@ def _policy(users: Sequence[str]) -> dict[str, Any]:
 def protected_annotations() -> list[str]:
     """Those of the task's environment by their names: a prefix would have to be looked for among all that a pod has."""
     return sorted({*OWNED_ANNOTATIONS, *(TASK + key for key in TASK_ENVIRONMENT.values())})
+
+
+def _changes_what_is_the_bridges() -> str:
+    """True wherever a validation may fail. Match conditions cannot use variables."""
+    parts = [_changes("labels", sorted(OWNED_LABELS)), _changes("annotations", protected_annotations()), f"({_releases()})"]
+    return " || ".join(parts)
+
+
+def _changes(kind: str, keys: Sequence[str]) -> str:
+    """The keys are looked up only where any label or annotation differs, as a kubelet's update of the status changes none."""
+    after, before = f"object.metadata.?{kind}", f"(oldObject == null ? optional.none() : oldObject.metadata.?{kind})"
+    return f"({after} != {before} && {json.dumps(keys)}.exists(k, {after}[?k] != {before}[?k]))"
 
 
 def _touched(kind: str, keys: Sequence[str]) -> str:
