@@ -5,6 +5,7 @@ known; a Slurm that is slow or dead keeps nobody waiting but those who ask for i
 """
 
 import asyncio
+import datetime as dt
 import hashlib
 import logging
 import time
@@ -14,7 +15,16 @@ from types import MappingProxyType
 
 from slinky.kube import Backoff, Key
 from slinky.operator.settings import SlurmSettings
-from slinky.slurm import Limits, MintedToken, Node, Observer, Pace, SlurmClient, SlurmError
+from slinky.slurm import (
+    CircuitOpenError,
+    Limits,
+    MintedToken,
+    Node,
+    Observer,
+    Pace,
+    SlurmClient,
+    SlurmError,
+)
 
 __all__ = ["Cluster", "Clusters", "changed_names"]
 
@@ -68,6 +78,9 @@ class Cluster:
         self.nodes: Mapping[str, Node] = MappingProxyType({})
         self.seen_at = float("-inf")  # of time.monotonic(), when the last look that was answered began
         self.problem = "Slurm was not asked yet"
+        self.silent_since: dt.datetime | None = dt.datetime.now(dt.UTC)  # None while it answers
+        self.error: SlurmError | None = None  # the last failure, while Slurm does not answer
+        self._silent_at = time.monotonic()
         self._settings = settings
         self._pace = Pace(fastest=settings.fastest_poll, slowest=settings.slowest_poll, share=SHARE)
         self._subscribers: list[Changed] = []
@@ -83,6 +96,16 @@ class Cluster:
     def is_current(self) -> bool:
         """Whether Slurm answered when it was last asked, and not long ago."""
         return not self.problem and time.monotonic() - self.seen_at <= self._settings.current_seconds
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether it ever did."""
+        return self.seen_at > float("-inf")
+
+    @property
+    def silence(self) -> float:
+        """For how many seconds Slurm has not answered; 0 while it does."""
+        return time.monotonic() - self._silent_at if self.problem else 0.0
 
     def on_change(self, callback: Changed) -> Callable[[], None]:
         """`callback(names, before)` after each look that shows something new: whom, and all nodes as they were. Returns the end of it."""
@@ -111,7 +134,7 @@ class Cluster:
                 nodes, update_time = await self.slurm.nodes.since(0 if anew else self._update_time)
             except SlurmError as error:
                 self._anew |= anew
-                self._stands(str(error))
+                self._stands(str(error), error)
                 raise
             self.seen_at = began
             self._whole_at = began if anew else self._whole_at
@@ -127,9 +150,14 @@ class Cluster:
             for callback in tuple(self._subscribers):
                 callback(names, before)
 
-    def _stands(self, problem: str) -> None:
+    def _stands(self, problem: str, error: SlurmError | None = None) -> None:
         changed = bool(problem) != bool(self.problem)
+        if changed:
+            self._silent_at = time.monotonic()
+            self.silent_since = dt.datetime.now(dt.UTC) if problem else None
         self.problem = problem
+        if not isinstance(error, CircuitOpenError):  # which only says that it failed before
+            self.error = error
         if changed:
             for callback in tuple(self._standing):
                 callback()
