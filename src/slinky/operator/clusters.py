@@ -14,6 +14,7 @@ from contextlib import suppress
 from types import MappingProxyType
 
 from slinky.kube import Backoff, Key
+from slinky.operator.recording import Recording
 from slinky.operator.settings import SlurmSettings
 from slinky.slurm import (
     CircuitOpenError,
@@ -75,6 +76,14 @@ class Cluster:
         limits = Limits(deadline=settings.request_seconds, attempt=settings.request_seconds, connections=CONNECTIONS, circuit_threshold=4)
         credentials = MintedToken(jwt_key, settings.user, lifespan=settings.token_seconds)
         self.slurm = SlurmClient(address, credentials, limits=limits, observer=observer)
+        rarely = Limits(
+            deadline=settings.request_seconds,
+            attempt=settings.request_seconds,
+            connections=1,
+            attempts=1,
+        )
+        asks = SlurmClient(address, credentials, limits=rarely, observer=observer)
+        self.recording = Recording(key, asks, self._changed_standing)
         self.nodes: Mapping[str, Node] = MappingProxyType({})
         self.seen_at = float("-inf")  # of time.monotonic(), when the last look that was answered began
         self.problem = "Slurm was not asked yet"
@@ -90,7 +99,7 @@ class Cluster:
         self._update_time = 0
         self._anew = True
         self._whole_at = float("-inf")
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def is_current(self) -> bool:
@@ -159,17 +168,25 @@ class Cluster:
         if not isinstance(error, CircuitOpenError):  # which only says that it failed before
             self.error = error
         if changed:
-            for callback in tuple(self._standing):
-                callback()
+            self._changed_standing()
+
+    def _changed_standing(self) -> None:
+        for callback in tuple(self._standing):
+            callback()
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._watch(), name=f"Slurm of {self.key}")
+        records = self.recording.watch(lambda: self.is_current)
+        self._tasks = [
+            asyncio.create_task(self._watch(), name=f"Slurm of {self.key}"),
+            asyncio.create_task(records, name=f"slurmdbd of {self.key}"),
+        ]
 
     async def stop(self) -> None:
-        if self._task:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
             with suppress(asyncio.CancelledError):
-                await self._task
+                await task
         await self.slurm.close()
 
     async def _watch(self) -> None:

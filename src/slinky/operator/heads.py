@@ -33,6 +33,7 @@ from slinky.operator.objects.secrets import host_keys_secret, jwt_key_secret, sl
 from slinky.operator.objects.view import AccountingView, ClusterView, slurm_key
 from slinky.operator.reconfiguration import REFUSED, Progress
 from slinky.operator.reconfiguring import REFUSED_SECONDS, UNSEEN_SECONDS, Reconfiguring
+from slinky.operator.recording import silent_slurmdbd
 from slinky.operator.relations import Place, controller_of
 from slinky.operator.silence import (
     is_of_slurmrestd,
@@ -275,7 +276,18 @@ class Heads:
         if view.slurm_key is None or view.jwt_key is None:
             raise Trouble("NoKey", "it names no keys, and no Controller refers to it whose keys it could have", waiting=True)
         await self._fitting_keys(view, view.slurm_key)
-        await site.statuses.say("Accounting", found, self._pods("Accounting", found))
+        standing = self._pods("Accounting", found)
+        if _stands_still(standing):
+            standing = self._unrecorded(view, found.key) or standing
+        await site.statuses.say("Accounting", found, standing)
+
+    def _unrecorded(self, view: AccountingView, key: Key) -> Standing | None:
+        """Where one of its clusters gets no answer of slurmdbd's."""
+        for controller in view.controllers:
+            cluster = self._site.clusters.get(key.namespace, controller.metadata.name)
+            if cluster is not None and cluster.recording.problem:
+                return silent_slurmdbd(cluster.recording, key.namespace, key.name)
+        return None
 
     async def _fitting_keys(self, view: AccountingView, own: tuple[str, str]) -> None:
         """slurmdbd has one slurm.key. Raises Trouble where a Controller that it is to record has another."""

@@ -27,7 +27,7 @@ from slinky.operator.files import UnreadableError
 from slinky.operator.heads import Heads
 from slinky.operator.kinds import GROUP, KINDS, Token, Written
 from slinky.operator.reconfiguring import Reconfiguring
-from slinky.operator.relations import Place, affected, controller_of, refers_to
+from slinky.operator.relations import Place, accounting_of, affected, controller_of, refers_to
 from slinky.operator.site import Site
 from slinky.operator.standings import bears_on_heads
 from slinky.operator.statuses import conditions_of
@@ -166,6 +166,9 @@ class Passes:
 
     def _slurm_changed(self, key: Key) -> None:
         self._look(Place(key.namespace, "Controller", key.name))
+        head = self._site.watches.kinds["Controller"].by_key(key)
+        if head is not None and (records := accounting_of(head)):
+            self._look(Place(key.namespace, "Accounting", records))
         for found in self._others("RestApi", key.namespace):
             if controller_of(found) == key.name:
                 self._look(Place(key.namespace, "RestApi", found.metadata.name))
@@ -192,7 +195,8 @@ class Passes:
                 raise unheld
         except Trouble as trouble:
             if trouble.waiting:
-                await self._site.statuses.say(place.kind, found, under_way(trouble.reason, trouble.message))
+                said = under_way(trouble.reason, trouble.message, available=self._is_usable(place, found))
+                await self._site.statuses.say(place.kind, found, said)
             else:
                 await self._say_broken(place, found, trouble.reason, trouble.message)
             if not trouble.lasting:
@@ -223,15 +227,16 @@ class Passes:
 
     async def _say_broken(self, place: Place, found: Written, reason: str, message: str) -> None:
         """What was made before runs on, and can be used as far as its pods can."""
-        stands = self._heads.stands(place.kind, found)
-        if stands is None:
-            available = was_available(conditions_of(found.status))
-        else:
-            available, worse = is_available(stands), stands[DEGRADED]
-            if worse.status and not available:
-                reason, message = worse.reason, f"{worse.message}. Besides: {reason}: {message}"
+        stands, available = self._heads.stands(place.kind, found), self._is_usable(place, found)
+        if stands is not None and stands[DEGRADED].status and not available:
+            worse = stands[DEGRADED]
+            reason, message = worse.reason, f"{worse.message}. Besides: {reason}: {message}"
         said = broken(reason, message, available=available)
         await self._site.statuses.say(place.kind, found, said)
+
+    def _is_usable(self, place: Place, found: Written) -> bool:
+        stands = self._heads.stands(place.kind, found)
+        return was_available(conditions_of(found.status)) if stands is None else is_available(stands)
 
 
 def is_only_status(old: KubeObject | None, new: KubeObject | None) -> bool:

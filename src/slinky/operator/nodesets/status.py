@@ -24,6 +24,7 @@ from slinky.operator.standings import PodTrouble, pod_trouble
 
 __all__ = ["is_unregistered", "numbers", "selector_text", "standing"]
 
+OF_ONE = frozenset({"NodeNotReady", "NodeGone", "PodNotEnding", "PodNotReady"})  # of one machine
 REGISTERING = dt.timedelta(seconds=90)  # that a ready slurmd may take to make itself known to Slurm
 
 
@@ -62,7 +63,8 @@ def standing(snapshot: Snapshot, choice: Choice) -> Standing:
     enough = _are_enough(usable, snapshot, choice)
     if snapshot.is_being_deleted:
         return _deleting(snapshot, choice)
-    if wrong := _worker_trouble(snapshot, workers):
+    wrong = _worker_trouble(snapshot, workers)
+    if wrong and not (enough and wrong.reason in OF_ONE):
         return broken(wrong.reason, f"{counted}; {wrong.message}", available=enough)
     if choice.taken:
         name, holder = min(choice.taken.items())
@@ -81,6 +83,8 @@ def standing(snapshot: Snapshot, choice: Choice) -> Standing:
     if invalid := next((worker for worker in workers if _is_invalid(worker)), None):
         said = f"Slurm does not use node {invalid.hostname}: {_reason(invalid)}"
         return broken("SlurmNodeInvalid", f"{counted}; {said}", available=enough)
+    if wrong:  # some of many are always away: that alone is no alarm
+        return under_way(wrong.reason, f"{counted}; {wrong.message}", available=True)
     return _at_work(snapshot, choice, workers, counted, usable)
 
 
