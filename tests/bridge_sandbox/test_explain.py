@@ -245,11 +245,24 @@ async def test_a_side_that_cannot_be_asked_is_told_and_the_other_is_heard(team: 
     assert set(await blind("pod", name)) == {"kubernetes-unreachable"}
 
 
-async def test_when_would_this_start_and_the_overview(team: Team, explains: Explains) -> None:
+def another_clusters_sbatch(folder: Path, sandbox: Sandbox) -> str:
+    """As on a login host of another cluster: its scontrol names that, and its sbatch leaves word."""
+    (folder / "scontrol").write_text(f"#!/bin/sh\n{sandbox.folder}/bin/scontrol \"$@\" | sed 's/^ClusterName .*/ClusterName = lab/'\n")
+    (folder / "sbatch").write_text(f"#!/bin/sh\ntouch {folder}/asked\n")
+    for name in ("scontrol", "sbatch"):
+        (folder / name).chmod(0o755)
+    return str(folder / "sbatch")
+
+
+async def test_when_would_this_start_and_the_overview(team: Team, explains: Explains, tmp_path: Path) -> None:
     sbatch = str(explains.sandbox.folder / "bin/sbatch")
     where = ("-p", team.partition.name)
     code, said = await explains.run("explain", "--whatif", "8 gpu 4h", *where, "--sbatch", sbatch)
     assert code == 0 and said.startswith("it would start at once") and "Slurm's own test" in said
+    elsewhere = another_clusters_sbatch(tmp_path, explains.sandbox)
+    code, said = await explains.run("explain", "--whatif", "8 gpu 4h", *where, "--sbatch", elsewhere)
+    assert code == 0 and "an estimate" in said
+    assert not (tmp_path / "asked").exists()
     code, said = await explains.run("explain", "--whatif", "8 gpu 4h", *where, "--sbatch", "")
     assert code == 0 and said.startswith("it would start at once") and "estimate" in said
     for sort in (sbatch, ""):

@@ -73,3 +73,12 @@ def test_the_plugin_is_installed_under_the_name_that_kubectl_looks_for() -> None
     assert done.stdout.startswith("Usage: kubectl slurm ")
     assert all(f"  {name} " in done.stdout for name in OFFERED)
     assert "kubectl slurm explain [OPTIONS]" in CliRunner().invoke(kubectl_slurm, ["explain", "-h"], prog_name="kubectl slurm").output
+
+
+def test_one_look_at_a_slurm_that_does_not_answer_says_that_it_is_down(tmp_path: Path) -> None:
+    config = tmp_path / "exporter.yaml"
+    config.write_text("slurmRestApi: http://127.0.0.1:9\n")
+    done = run("exporter", "once", "--config", str(config))
+    assert done.exit_code == 1
+    assert "\nslurm_up 0.0\n" in done.stdout
+    assert "Slurm at http://127.0.0.1:9 does not answer" in done.stderr

@@ -12,6 +12,7 @@ from slinky.explain.doctor import PARTS, Diagnosis, diagnose, text
 from slinky.explain.examining_exporter import told
 from slinky.explain.installation import ExporterSide, Installation, KubeSide, OperatorSide, Webhooks
 from slinky.explain.troubles import Token
+from slinky.kube import Node, Pod
 from slinky.kube.admission.certificates import issue
 from slinky.operator.admission_service import configuration
 from slinky.operator.conditions import Standing, broken, settled, under_way, written
@@ -112,6 +113,29 @@ UNSEEN = (written_object("NodeSet", "gpu", {}),)
 DRAINING = (written_object("NodeSet", "gpu", under_way("ScalingDown", "2 workers are to go; gpu-1 runs job 7", ready=True), hours=5),)
 ELSEWHERE = (written_object("RestApi", "slurm", spec={"controllerRef": {"name": "other"}}),)
 
+DEAD = (written_object("Controller", "slurm", under_way("NotReady", "0 of 1 slurmctld ready")),)
+ROLLING = (written_object("LoginSet", "login", under_way("Updating", "1 of 2 login", available=True)),)
+LOST = msgspec.convert(
+    {
+        "metadata": {"name": "k1"},
+        "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
+    },
+    Node,
+)
+
+
+def head(name: str, ready: str, daemon: str = "slurmctld") -> Pod:
+    labels = {"app.kubernetes.io/name": daemon, "app.kubernetes.io/instance": "slurm"}
+    since = NOW - dt.timedelta(seconds=50)
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": since}
+    plain = {
+        "metadata": {"name": name, "namespace": "slurm", "labels": labels},
+        "spec": {"nodeName": "k1"},
+        "status": {"conditions": [condition]},
+    }
+    return msgspec.convert(plain, Pod)
+
+
 CASES: dict[str, tuple[Installation, str, str]] = {
     "operator-config-unreadable": (of_operator(wrong="no such key: namespacez", config="/etc/o.yaml"), "namespacez", "/etc/o.yaml"),
     "operator-leader-missing": (of_operator(lease=None), "does not exist", "leader.name slurm-operator, namespace slinky"),
@@ -125,6 +149,9 @@ CASES: dict[str, tuple[Installation, str, str]] = {
     "operator-webhook-certificate-expired": (of_operator(webhooks=webhooks(authorities=EXPIRED.authorities, certificate=EXPIRED.certificate)), "ended at", "delete secret slurm-operator-admission"),
     "operator-webhook-without-endpoint": (of_operator(webhooks=webhooks(endpoints=0)), "no address behind it", "endpointslices"),
     "object-degraded": (of_operator({"NodeSet": DEGRADED}), "WorkersFailing: pod gpu-0: ImagePullBackOff", "kubectl -n slurm describe nodesets gpu"),
+    "cluster-daemon-lost": (of_operator(heads=(head("slurm-controller-0", "False"),), nodes={"k1": LOST}), "pod slurm-controller-0 is on Kubernetes node k1, which is not ready", "kubectl -n slurm describe pod slurm-controller-0"),
+    "object-unavailable": (of_operator({"Controller": DEAD}), "NotReady: 0 of 1 slurmctld ready", "kubectl -n slurm describe controllers slurm"),
+    "object-not-ready": (of_operator({"LoginSet": ROLLING}), "Updating: 1 of 2", "kubectl -n slurm describe loginsets login"),
     "object-unseen": (of_operator({"NodeSet": UNSEEN}), "its status says nothing", "kubectl -n slinky get pods"),
     "cluster-without-restapi": (of_operator({"RestApi": ELSEWHERE}), "no RestApi names it", "controllerRef.name slurm"),
     "nodeset-draining-long": (of_operator({"NodeSet": DRAINING}), "for 5 h ScalingDown: 2 workers are to go; gpu-1 runs job 7", "kubectl -n slurm edit nodesets gpu"),
@@ -165,7 +192,7 @@ def test_where_all_is_well_every_area_of_the_part_is_fine(seen: Installation, pa
 
 
 def test_what_could_not_be_read_is_not_called_fine() -> None:
-    unread = frozenset({"kinds", "objects", "operator-lease", "operator-webhooks"})
+    unread = frozenset({"kinds", "objects", "heads", "operator-lease", "operator-webhooks"})
     diagnosis = found_in(msgspec.structs.replace(of_operator(lease=None, kinds={}), kube=KubeSide(unread=unread)))
     assert diagnosis.findings == ()
     assert diagnosis.fine == ()
@@ -184,15 +211,23 @@ def test_an_object_where_the_operator_does_not_look_is_told_with_the_setting() -
     [
         {"NodeSet": (written_object("NodeSet", "new", {}, hours=0.01),)},
         {"NodeSet": (written_object("NodeSet", "gpu", under_way("ScalingDown", "1 is to go", ready=True), hours=0.5),)},
-        {"NodeSet": (written_object("NodeSet", "gpu", under_way("WorkersStarting", "0 of 2"), hours=5),)},
+        {"NodeSet": (written_object("NodeSet", "gpu", under_way("WorkersStarting", "0 of 2"), hours=0.01),)},
+        {"NodeSet": (written_object("NodeSet", "gpu", under_way("RollingUpdate", "1 of 2", available=True), hours=0.2),)},
         {"Token": token_object(-10, 14)},
         {"Token": token_object(-100, 44, refresh=False)},
-        {"Token": (written_object("Token", "new", under_way("Creating", "")),)},
+        {"Token": (written_object("Token", "new", under_way("Creating", ""), hours=0.01),)},
     ],
-    ids=["just written", "drains a while", "starts", "token half way", "token that is not renewed", "no token yet"],
+    ids=["just written", "drains a while", "starts", "rolls", "token half way", "token that is not renewed", "no token yet"],
 )
 def test_what_takes_its_time_is_no_finding(objects: dict[str, tuple[Written, ...]]) -> None:
     assert found_in(of_operator(objects)).findings == ()
+
+
+def test_a_daemon_with_a_ready_pod_elsewhere_is_not_lost() -> None:
+    """A Deployment replaces a pod on a lost node by itself; the old one stays in the list."""
+    well = head("slurm-restapi-b", "True", "slurmrestd")
+    pods = (head("slurm-restapi-a", "False", "slurmrestd"), well)
+    assert found_in(of_operator(heads=pods, nodes={"k1": LOST})).findings == ()
 
 
 def test_a_nodeset_that_is_being_deleted_counts_from_then() -> None:

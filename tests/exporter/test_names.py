@@ -20,6 +20,7 @@ from slinky.exporter.reference import metrics_reference
 from slinky.exporter.samples import DESCRIBED
 from slinky.exporter.settings import Limits, Settings, load_settings, settings_reference
 from slinky.kube import KubeMetrics
+from slinky.operator.metrics import ObjectMetrics
 from slinky.settings import SettingsError
 from tests.exporter.test_golden import load, settings_of, snapshot_of, told
 
@@ -91,6 +92,7 @@ def test_generated_files_are_up_to_date(path: str, text: str) -> None:
 def known() -> set[str]:
     registry = CollectorRegistry()
     BridgeMetrics(registry)
+    ObjectMetrics(registry)
     KubeMetrics(registry)
     found = set(OURS) | BRIDGE
     for family in registry.collect():

@@ -199,6 +199,8 @@ async def test_one_look_for_a_pipe_is_what_promtool_likes(sandbox: Sandbox, prog
     assert done.returncode == 0, done.stderr
     checked = promtool(programs, "check", "metrics", stdin=done.stdout.encode())
     assert (checked.returncode, checked.stdout) == (0, "")
+    assert "\nslurm_up 1.0\n" in done.stdout
+    assert 'slurm_exporter_part_up{part="nodes"} 1.0' in done.stdout
     original = await asyncio.to_thread(cli, "exporter", "once", "--config", str(config), "--original-names")
     async with sandbox.slurm_client() as slurm:
         assert total(read(original.stdout), "slurm_nodes_total") == len(await slurm.nodes.all())

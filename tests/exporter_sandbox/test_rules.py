@@ -53,6 +53,12 @@ FIRES: dict[str, dict[str, str]] = {
         'slinky_bridge_clock_steady{clock="kubernetes"}': "1x60",
     },
     "SlurmBridgeLoopBlocked": {f"slinky_loop_longest_block_seconds{{{AT}}}": "0.1x30 1.5x30"},
+    "SlurmClusterUnavailable": {
+        'slinky_operator_object_available{kind="Controller",namespace="a",name="c",instance="x"}': ("1x20 0x40"),
+    },
+    "SlurmObjectDegraded": {
+        'slinky_operator_object_degraded{kind="NodeSet",namespace="a",name="w",reason="Refused"}': ("0x20 1x40"),
+    },
     "SlurmRequestsFail": {
         f'slinky_slurm_requests_total{{{AT},call="GET slurm/jobs",outcome="ok"}}': "0+10x60",
         f'slinky_slurm_requests_total{{{AT},call="GET slurm/jobs",outcome="UnavailableError"}}': "0+10x60",
@@ -87,6 +93,9 @@ QUIET = {
     "slinky_bridge_claim_conflict": "0x60",
     'slinky_bridge_clock_steady{clock="slurm"}': "1x20 0x3 1x40",
     "slinky_loop_longest_block_seconds": "0.2x30 0.9x30",
+    'slinky_operator_object_available{kind="Controller",namespace="a",name="c"}': "1x20 0x1 1x40",
+    'slinky_operator_object_available{kind="NodeSet",namespace="a",name="w"}': "1x60",
+    'slinky_operator_object_degraded{kind="NodeSet",namespace="a",name="w",reason=""}': "0x60",
     f'slinky_slurm_requests_total{{{AT},call="GET slurm/jobs",outcome="ok"}}': "0+100x60",
     f'slinky_slurm_requests_total{{{AT},call="GET slurm/jobs",outcome="UnavailableError"}}': "3x60",
 }

@@ -49,7 +49,7 @@ def unreadable_files(cluster: Cluster) -> None:
     cluster.until(
         "the files were those before", lambda: "SlurmctldDebug=loud" not in cluster.get("configmap", "slurm-config")["data"]["slurm.conf"]
     )
-    cluster.until("all daemons ran them", lambda: cluster.condition("controller", "slurm", "Ready")[0] == "True")
+    cluster.until("all daemons ran them", lambda: cluster.condition("controller", "slurm", "Available")[0] == "True")
     assert cluster.condition("controller", "slurm", "Degraded")[0] == "True"
     cluster.kubectl("delete", "pod", "compute-1")
     cluster.until(

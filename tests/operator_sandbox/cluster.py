@@ -68,7 +68,7 @@ class Cluster:
         return {pod["metadata"]["name"]: pod for pod in found if "deletionTimestamp" not in pod["metadata"]}
 
     def events(self, name: str) -> str:
-        return self.kubectl("events", f"--for={name}", "--output=custom-columns=R:.reason,M:.message")
+        return self.kubectl("events", f"--for={name}", "--no-headers")
 
     # Slurm
 

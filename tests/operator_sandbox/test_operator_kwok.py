@@ -15,7 +15,7 @@ import yaml
 from slinky.bridge.settings import Settings as BridgeSettings
 from slinky.explain.doctor import diagnose
 from slinky.explain.examining import Asked, examine
-from slinky.kube import NAMESPACES, ApiError, from_kubeconfig
+from slinky.kube import NAMESPACES, NODES, PODS, ApiError, PatchKind, from_kubeconfig
 from slinky.operator.children import SECRETS
 from slinky.operator.kinds import CONTROLLERS
 from slinky.operator.settings import load_settings
@@ -71,7 +71,8 @@ async def test_a_cluster_appears_is_mended_and_goes(sandbox: Sandbox, operator: 
         await lab.until_there(*CHILDREN)
         await lab.delete("NodeSet", "w")
         await lab.until_gone(*CHILDREN)
-        await lab.until_said("RestApi", "r", "True", "ControllerNotFound")
+        await lab.until_said("RestApi", "r", "False", "ControllerNotFound")
+        await lab.until_said("RestApi", "r", "True", type_="Available")
         await lab.until_said("RestApi", "r", "True", type_="Degraded")
     assert operator
 
@@ -157,7 +158,54 @@ async def test_what_is_wrong_is_said_and_holds_up_nothing_else(sandbox: Sandbox,
         await lab.create("ConfigMap", "missing", data={"gres.conf": ""})
         await asyncio.gather(*(lab.until_said("Controller", name, "True") for name in ("typo", "refused", "nofile")))
         assert (await lab.condition("Controller", "refused", "Degraded"))[0] == "False"
+
+        await lab.delete("ConfigMap", "missing")  # what runs can be used, and is not as written
+        await lab.until_said("Controller", "nofile", "False", "ConfigMapNotFound")
+        assert (await lab.condition("Controller", "nofile", "Available"))[0] == "True"
     assert operator
+
+
+async def test_a_lost_kubernetes_node_under_slurmctld_is_named_with_what_to_do(sandbox: Sandbox, operator: Background) -> None:
+    """By an Event of the node: the Controller itself, its StatefulSet and its files stay as they are."""
+    async with open_lab(sandbox) as lab:
+        name = f"lost-{lab.namespace}"
+        sizes = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+        meta = {"name": name, "labels": {"type": "kwok", "kubernetes.io/hostname": name}}
+        taint = {"key": "own-nodes", "effect": "NoSchedule"}
+        status = {"capacity": sizes, "allocatable": sizes}
+        await lab.kube.create(NODES.untyped, {"metadata": meta, "spec": {"taints": [taint]}, "status": status})
+        try:
+            there = {"nodeSelector": {"kubernetes.io/hostname": name}, "tolerations": [{"key": "own-nodes", "operator": "Exists"}]}
+            spec = {"slurmctld": IMAGE, "persistence": {"enabled": False}, "template": {"spec": there}}
+            await lab.create("Controller", "c", spec)
+            await lab.until_said("Controller", "c", "True")
+            assert (await lab.condition("Controller", "c", "Available"))[0] == "True"
+            unready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+            await lab.kube.patch(
+                PODS.untyped,
+                "c-controller-0",
+                unready,
+                lab.namespace,
+                kind=PatchKind.STRATEGIC,
+                subresource="status",
+            )
+            await lab.until_said("Controller", "c", "False", "NotReady")
+            lost = {"metadata": {"annotations": {"sandbox.slinky.slurm.net/not-ready": "true"}}}
+            await lab.kube.patch(NODES.untyped, name, lost)
+            condition = {"type": "Ready", "status": "False", "reason": "Lost", "message": "no word"}
+            gone = {"status": {"conditions": [condition]}}
+            await lab.kube.patch(NODES.untyped, name, gone, subresource="status")
+            said = await lab.until_said("Controller", "c", "True", "NodeNotReady", type_="Degraded")
+            assert f"pod c-controller-0 is on Kubernetes node {name}" in said
+            assert f"kubectl taint nodes {name} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in said
+            for type_ in ("Ready", "Available"):
+                assert (await lab.condition("Controller", "c", type_))[0] == "False"
+            asked = Asked(parts=frozenset({"operator"}), operator=load_settings(operator.operator.config))
+            seen = await examine(BridgeSettings(), from_kubeconfig(sandbox.kubeconfig), asked=asked)
+            here = {each.code for each in diagnose(seen).findings if f"{lab.namespace}/c" in each.about}
+            assert {"object-degraded", "cluster-daemon-lost"} <= here
+        finally:
+            await lab.kube.delete(NODES, name)
 
 
 async def sees_the_doctor(lab: Lab, operator: Background) -> None:

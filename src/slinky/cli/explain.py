@@ -15,9 +15,16 @@ import click
 
 from slinky.bridge.settings import Settings
 from slinky.cli.looking import Looking, looking_options
-from slinky.explain.gathering import gather_job, gather_node, gather_pod, gather_queue
+from slinky.explain.gathering import (
+    gather_identity,
+    gather_job,
+    gather_node,
+    gather_pod,
+    gather_queue,
+)
 from slinky.explain.reference import explain_reference
 from slinky.explain.report import Explanation, as_json, explain_job, explain_node, explain_pod, finding_lines, text
+from slinky.explain.same_cluster import beside, told_by_scontrol, why_not
 from slinky.explain.whatif import (
     Answer,
     Ask,
@@ -41,7 +48,12 @@ TEST_SECONDS = 20.0
 @click.option("-p", "--partition", default="", help="For --whatif.  [default: the configuration's]")
 @click.option("-A", "--account", default="", help="For --whatif.")
 @click.option("-q", "--qos", default="", help="For --whatif.")
-@click.option("--sbatch", default="sbatch", show_default=True, help="For --whatif: the command that asks Slurm itself; empty: estimate.")
+@click.option(
+    "--sbatch",
+    default="sbatch",
+    show_default=True,
+    help="For --whatif: the sbatch of the configured Slurm, which asks it itself; empty: estimate.",
+)
 @looking_options
 @click.pass_context
 def explain(context: click.Context, asked: str, partition: str, account: str, qos: str, sbatch: str, site: Looking, output: str) -> None:
@@ -60,7 +72,8 @@ def explain(context: click.Context, asked: str, partition: str, account: str, qo
     settings = site.settings()
     place = partition or settings.partition
     now = dt.datetime.now(dt.UTC)
-    answer = _by_slurm(sbatch, sbatch_words(ask, place, account, qos, settings.default_memory_mib))
+    words = sbatch_words(ask, place, account, qos, settings.default_memory_mib)
+    answer = _by_slurm(sbatch, words, settings)
     if answer and is_doubtful(answer, now):
         answer = checked(answer, asyncio.run(gather_queue(settings)).queue, now)
     answer = answer or _by_estimate(ask, settings, place)
@@ -107,25 +120,43 @@ def _show(explanation: Explanation, output: str) -> None:
         sys.exit(1)
 
 
-def _by_slurm(sbatch: str, words: list[str]) -> Answer | None:
-    """None where there is no sbatch, or it does not answer."""
+def _by_slurm(sbatch: str, words: list[str], settings: Settings) -> Answer | None:
+    """None where there is no sbatch, it is another cluster's, or it does not answer."""
     command = shlex.split(sbatch)
     if not command or not shutil.which(command[0]):
         return None
     try:
-        done = subprocess.run(
-            [*command, *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TEST_SECONDS,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "TZ": "UTC"},
-        )
+        if why := _is_of_another(command, settings):
+            said = f"{shlex.join(command)} was not asked: {why}. This is an estimate"
+            click.echo(f"{said}; --sbatch names another command", err=True)
+            return None
+        done = _run([*command, *words])
     except (OSError, subprocess.TimeoutExpired) as error:
         click.echo(f"{command[0]} cannot be asked ({error}): this is an estimate", err=True)
         return None
     return read_test(done.stderr + done.stdout)
+
+
+def _is_of_another(command: list[str], settings: Settings) -> str:
+    """Why it is not known to speak with the configured Slurm; empty where it is."""
+    scontrol = beside(command)
+    if not scontrol:
+        return "its name is not sbatch, so which cluster it belongs to cannot be asked"
+    ours = asyncio.run(gather_identity(settings))
+    theirs = told_by_scontrol(_run([*scontrol, "show", "config"]).stdout)
+    return why_not(ours, theirs, settings.slurm_rest_api, shlex.join(scontrol))
+
+
+def _run(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TEST_SECONDS,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "TZ": "UTC"},
+    )
 
 
 def _by_estimate(ask: Ask, settings: Settings, partition: str) -> Answer:

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,17 @@ from typing import Any
 import click
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.registry import Collector
 
 from slinky.cli.manifests import as_yaml
 from slinky.cli.service import logging_options, run_until_told_to_end, with_health_port
 from slinky.exporter.alerts import prometheus_rule, rule_file
 from slinky.exporter.dashboards import as_text
 from slinky.exporter.dashboards import dashboards as all_dashboards
-from slinky.exporter.exporter import Exporter, slurm_of
-from slinky.exporter.families import as_metrics
+from slinky.exporter.exporter import Exporter, SnapshotCollector, slurm_of
 from slinky.exporter.reference import metrics_reference
-from slinky.exporter.samples import families_of
 from slinky.exporter.settings import Settings, load_settings, settings_reference
-from slinky.exporter.snapshot import Snapshot, take
+from slinky.exporter.snapshot import take
+from slinky.exporter.snapshots import Snapshots
 
 __all__ = ["exporter"]
 
@@ -83,13 +82,20 @@ def run(site: Site) -> None:
 @exporter.command()
 @site_options
 def once(site: Site) -> None:
-    """Look once, and print the metrics: `slinky exporter once | promtool check metrics`."""
+    """Look once, and print the metrics: `slinky exporter once | promtool check metrics`.
+
+    Where Slurm does not answer, `slurm_up` is 0, and the exit code is 1.
+    """
     settings = site.settings()
-    snapshot = asyncio.run(_look(settings))
+    snapshots = asyncio.run(_looked(settings))
     registry = CollectorRegistry()
-    registry.register(_Fixed(snapshot, settings))
+    registry.register(SnapshotCollector(snapshots, settings))
     click.echo(generate_latest(registry).decode(), nl=False)
-    for part, problem in snapshot.problems.items():
+    if not snapshots.is_up:
+        said = f"Slurm at {settings.slurm_rest_api} does not answer: {snapshots.problem}"
+        click.echo(f"slinky: {said}", err=True)
+        sys.exit(1)
+    for part, problem in (snapshots.latest.problems if snapshots.latest else {}).items():
         click.echo(f"slinky: {part} could not be read: {problem}", err=True)
 
 
@@ -127,14 +133,8 @@ def settings() -> None:
     click.echo(settings_reference(), nl=False)
 
 
-async def _look(settings: Settings) -> Snapshot:
+async def _looked(settings: Settings) -> Snapshots:
     async with slurm_of(settings) as slurm:
-        return await take(slurm)
-
-
-class _Fixed(Collector):
-    def __init__(self, snapshot: Snapshot, settings: Settings) -> None:
-        self._metrics = as_metrics(families_of(snapshot, settings))
-
-    def collect(self) -> Any:
-        return iter(self._metrics)
+        snapshots = Snapshots(lambda: take(slurm), settings.snapshot)
+        await snapshots.look()
+        return snapshots

@@ -53,7 +53,11 @@ CHECKS: Mapping[str, tuple[tuple[Check, tuple[str, ...]], ...]] = {
     "operator": ((doctor_operator.configuration, ()), (doctor_operator.leader, ("kube.operator-lease",))),
     "operator-kinds": ((doctor_operator.kinds, ("kube.kinds",)),),
     "operator-webhooks": ((doctor_webhooks.operators, ("kube.operator-webhooks",)),),
-    "clusters": ((doctor_clusters.objects, ("kube.objects",)), (doctor_clusters.tokens, ("kube.objects",))),
+    "clusters": (
+        (doctor_clusters.objects, ("kube.objects",)),
+        (doctor_clusters.daemons, ("kube.heads",)),
+        (doctor_clusters.tokens, ("kube.objects",)),
+    ),
     "exporter": ((doctor_exporter.answers, ("kube.exporters",)), (doctor_exporter.tokens, ("kube.exporter-tokens",))),
 }
 PARTS = {"operator": ("operator", "operator-kinds", "operator-webhooks", "clusters"), "exporter": ("exporter",)}

@@ -1,28 +1,39 @@
-"""What the doctor looks at in the clusters that the operator makes: what it says of each object, whether Slurm can be asked, workers that do not come to their end, tokens that run out. Pure.
+"""What the doctor looks at in the clusters that the operator makes. Pure.
 
-What must stay true: of an object that is wrong, the operator's own words are told; a cluster that waits for its jobs is told only when that takes long.
+What the operator says of each object, whether the daemons' pods run, whether Slurm can be asked,
+workers that do not come to their end, tokens that run out.
+
+*Invariants:* of an object that is wrong, the operator's own words are told. A daemon on a lost node
+is found also where no operator is left to say so. A cluster that waits for its jobs is told only
+when that takes long.
 """
 
 import datetime as dt
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from slinky.explain.catalogue import entry
 from slinky.explain.findings import Finding
 from slinky.explain.installation import Installation, OperatorSide
+from slinky.kube import Pod
 from slinky.kube.objects import Condition
-from slinky.operator.conditions import DEGRADED, PROGRESSING
+from slinky.operator.conditions import AVAILABLE, DEGRADED, PROGRESSING, READY
 from slinky.operator.kinds import Written
 from slinky.operator.kinds.schema import OFFERED
+from slinky.operator.labels import APP, INSTANCE
 from slinky.operator.relations import controller_of
+from slinky.operator.standings import pod_trouble
 from slinky.operator.statuses import conditions_of
 from slinky.operator.tokens import SHARE
 
-__all__ = ["objects", "tokens"]
+__all__ = ["daemons", "objects", "tokens"]
 
 UNSEEN = dt.timedelta(minutes=5)  # after which an operator that runs has seen what was written
 LONG = dt.timedelta(hours=1)  # that workers may take to go
 SOON = dt.timedelta(hours=1)
+STARTING = dt.timedelta(minutes=1)  # that an object may take to be usable
+SETTLING = dt.timedelta(minutes=15)  # and to be as written
 GOING = frozenset({"ScalingDown", "RollingUpdate", "Deleting"})
 LATE = SHARE + 0.1  # of a token's life, when it should have been renewed
 
@@ -43,6 +54,31 @@ def objects(seen: Installation) -> Iterator[Finding]:
             )
 
 
+def daemons(seen: Installation) -> Iterator[Finding]:
+    """One pod of each that has none which is ready."""
+    operator = seen.operator
+    groups: defaultdict[tuple[str, ...], list[Pod]] = defaultdict(list)
+    for pod in operator.heads if operator is not None else ():
+        said = pod.metadata.labels
+        groups[said.get(APP, ""), pod.metadata.namespace, said.get(INSTANCE, "")].append(pod)
+    for (daemon, namespace, name), pods in sorted(groups.items()):
+        trouble = pod_trouble(pods, operator.nodes.get, seen.now) if operator is not None else None
+        if trouble is None or any(map(_is_usable, pods)):
+            continue
+        yield entry("cluster-daemon-lost").found(
+            f"{daemon} of {namespace}/{name}",
+            f"{trouble.reason}: {trouble.message}",
+            namespace=namespace,
+            name=min(pod.metadata.name for pod in pods),
+        )
+
+
+def _is_usable(pod: Pod) -> bool:
+    ready = pod.condition("Ready")
+    is_leaving = pod.metadata.deletion_timestamp is not None
+    return ready is not None and ready.status == "True" and not is_leaving
+
+
 def _object(kind: str, found: Written, operator: OperatorSide, now: dt.datetime) -> Iterator[Finding]:
     meta, told = found.metadata, {condition.type: condition for condition in conditions_of(found.status)}
     about, plural = f"{kind} {meta.key}", OFFERED[kind].plural
@@ -59,6 +95,29 @@ def _object(kind: str, found: Written, operator: OperatorSide, now: dt.datetime)
         hours = (now - since).total_seconds() / 3600
         yield entry("nodeset-draining-long").found(about, f"for {hours:.0f} h {said.reason}: {said.message}", **names)
 
+    elif meta.deletion_timestamp is not None:
+        return
+    elif usable := _unlike(told, AVAILABLE if AVAILABLE in told else READY, now, STARTING):
+        why = f"{usable.reason}: {usable.message}"
+        yield entry("object-unavailable").found(about, why, **names)
+    elif not _is_going(told) and (ready := _unlike(told, READY, now, SETTLING)):
+        why = f"{ready.reason}: {ready.message}"
+        yield entry("object-not-ready").found(about, why, **names)
+
+
+def _unlike(told: Mapping[str, Condition], type_: str, now: dt.datetime, borne: dt.timedelta) -> Condition | None:
+    """A condition that has been False for longer than is borne."""
+    found = told.get(type_)
+    if found is None or found.status == "True" or found.last_transition_time is None:
+        return None
+    return found if now - found.last_transition_time > borne else None
+
+
+def _is_going(told: Mapping[str, Condition]) -> bool:
+    progressing = told.get(PROGRESSING)
+    is_true = progressing is not None and progressing.status == "True"
+    return progressing is not None and is_true and progressing.reason in GOING
+
 
 def _unseen(namespace: str, operator: OperatorSide) -> str:
     only = operator.settings.namespaces
@@ -70,7 +129,7 @@ def _unseen(namespace: str, operator: OperatorSide) -> str:
 def _going_since(found: Written, told: Mapping[str, Condition]) -> dt.datetime | None:
     """Since when workers of a NodeSet are to go and have not gone."""
     progressing = told.get(PROGRESSING)
-    if progressing is None or progressing.status != "True" or progressing.reason not in GOING:
+    if progressing is None or not _is_going(told):
         return None
     return found.metadata.deletion_timestamp or progressing.last_transition_time
 

@@ -10,7 +10,17 @@ from slinky.explain.asking import AskKube
 from slinky.explain.examining_webhooks import webhooks_of
 from slinky.explain.gathering import lease_of
 from slinky.explain.installation import OperatorSide, Webhooks
-from slinky.kube import VALIDATING_CONFIGURATIONS, Client, KubeError, NotFoundError, Resource
+from slinky.kube import (
+    NODES,
+    PODS,
+    VALIDATING_CONFIGURATIONS,
+    Client,
+    KubeError,
+    Node,
+    NotFoundError,
+    Pod,
+    Resource,
+)
 from slinky.operator.admission_service import configuration
 from slinky.operator.kinds import GROUP, VERSION, Written
 from slinky.operator.kinds.schema import OFFERED, crds
@@ -18,6 +28,7 @@ from slinky.operator.settings import Settings, SettingsError
 
 __all__ = ["examine_operator", "is_there"]
 
+HEADS = "app.kubernetes.io/name in (slurmctld,slurmdbd,slurmrestd)"
 CRDS: Resource[dict[str, Any]] = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", dict, namespaced=False)
 
 
@@ -38,14 +49,23 @@ async def is_there(kube: AskKube, settings: Settings) -> bool:
 
 
 async def examine_operator(kube: AskKube, settings: Settings, config: str = "", wrong: str = "") -> OperatorSide:
-    kinds, lease, webhooks, objects = await asyncio.gather(
+    kinds, lease, webhooks, objects, (heads, nodes) = await asyncio.gather(
         kube.ask("kinds", _kinds, None),
         kube.ask("operator-lease", lambda client: lease_of(client, settings), None),
         kube.ask("operator-webhooks", lambda client: _webhooks(client, settings), Webhooks()),
         kube.ask("objects", _objects, None),
+        kube.ask("heads", _heads, ((), {})),
     )
     return OperatorSide(
-        settings=settings, config=config, wrong=wrong, kinds=kinds or {}, lease=lease, webhooks=webhooks, objects=objects or {}
+        settings=settings,
+        config=config,
+        wrong=wrong,
+        kinds=kinds or {},
+        lease=lease,
+        webhooks=webhooks,
+        objects=objects or {},
+        heads=heads,
+        nodes=nodes,
     )
 
 
@@ -58,6 +78,21 @@ async def _kinds(client: Client) -> dict[str, Any]:
 async def _objects(client: Client) -> dict[str, tuple[Written, ...]]:
     found = await asyncio.gather(*(_all(client, kind) for kind in OFFERED))
     return dict(zip(OFFERED, found, strict=True))
+
+
+async def _heads(client: Client) -> tuple[tuple[Pod, ...], dict[str, Node]]:
+    """The daemons' pods, and the Kubernetes nodes that they are on, where those are there."""
+    pods = tuple((await client.list(PODS, labels=HEADS)).items)
+    names = sorted({pod.spec.node_name for pod in pods if pod.spec.node_name})
+    found = await asyncio.gather(*(_node(client, name) for name in names))
+    return pods, {node.metadata.name: node for node in found if node is not None}
+
+
+async def _node(client: Client, name: str) -> Node | None:
+    try:
+        return await client.get(NODES, name)
+    except NotFoundError:
+        return None
 
 
 async def _all(client: Client, kind: str) -> tuple[Written, ...]:

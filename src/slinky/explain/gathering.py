@@ -15,6 +15,7 @@ from slinky.bridge.settings import Settings
 from slinky.explain.asking import SECONDS, AskKube, AskSlurm
 from slinky.explain.facts import MOST_COUNTED, Facts, KubeFacts, SlurmFacts, in_slurm
 from slinky.explain.pods import job_of, requested
+from slinky.explain.same_cluster import Told
 from slinky.kube import (
     EVENTS,
     JOBS,
@@ -39,6 +40,7 @@ from slinky.slurm import Job, NotFoundError, SlurmClient, UnavailableError
 __all__ = [
     "claim_lease_of",
     "gather_all",
+    "gather_identity",
     "gather_job",
     "gather_node",
     "gather_pod",
@@ -103,6 +105,15 @@ async def gather_queue(settings: Settings) -> SlurmFacts:
     """Slurm alone: its queue, partitions and nodes."""
     async with AskSlurm(settings) as slurm:
         return await _slurm(slurm, 0, whole=True)
+
+
+async def gather_identity(settings: Settings) -> Told | None:
+    """Which cluster the configured slurmrestd serves; None where it does not say."""
+    async with AskSlurm(settings) as slurm:
+        conf = await slurm.ask("conf", lambda client: client.conf(), None)
+    if conf is None or not conf.boot_time:
+        return None
+    return Told(str(conf.values.get("ClusterName", "")), conf.boot_time)
 
 
 async def gather_all(settings: Settings, access: Access | Exception, offset: int = 0) -> Facts:

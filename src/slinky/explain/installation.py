@@ -78,6 +78,8 @@ class OperatorSide(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease | None = None
     webhooks: Webhooks = Webhooks()
     objects: Mapping[str, tuple[Written, ...]] = msgspec.field(default_factory=dict)
+    heads: tuple[Pod, ...] = ()  # pods of slurmctld, slurmdbd and slurmrestd
+    nodes: Mapping[str, KubeNode] = msgspec.field(default_factory=dict)  # that they are on
 
 
 class ExporterSide(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ Each tells what stands in the way with what to do about it, and below that what 
 - **Exit code**: 0 where it could be explained, 1 where there is no such thing or a side could not be asked.
 
 ## When would this start?
-`slinky explain --whatif "8 gpu 4h"` asks Slurm itself where `sbatch` is at hand (`sbatch --external --test-only`: its will-run test, which knows priorities, reservations and limits; `--sbatch` names the command where it is not in PATH). Without it, it is an estimate from what slurmrestd tells: the earliest time at which enough is free if running jobs end at their time
+`slinky explain --whatif "8 gpu 4h"` asks Slurm itself where `sbatch` is at hand (`sbatch --external --test-only`: its will-run test, which knows priorities, reservations and limits; `--sbatch` names the command where it is not in PATH). An `sbatch` is asked only if it is proven to belong to the configured Slurm: the `scontrol` beside it must tell the cluster name and the start time of slurmctld that slurmrestd tells (Slurm 26.05); else a line on stderr says why it was not asked. Without it, it is an estimate from what slurmrestd tells: the earliest time at which enough is free if running jobs end at their time
 limits, as if no other job went first; it also tells how many jobs wait already. A start that depends on the end of jobs without a time limit is unknown: Slurm plans as if each ended a year after its start. Words: `8 gpu`, `16 cpu`, `64G` (memory, all of it), `2 nodes`, `4h`, `30m`, `2d`.
 
 {SEVERITIES}

@@ -193,6 +193,29 @@ ALERTS = (
         ),
     ),
     Alert(
+        name="SlurmClusterUnavailable",
+        expr='min by (namespace, name) (slinky_operator_object_available{kind="Controller"}) == 0',
+        lasting="2m",
+        severity="critical",
+        summary="Slurm cluster {{ $labels.namespace }}/{{ $labels.name }} cannot be used.",
+        description=(
+            "Its slurmctld does not run or does not answer. The Controller's conditions name the pod, the"
+            " Kubernetes node and what to do:"
+            " `kubectl -n {{ $labels.namespace }} describe controller {{ $labels.name }}`;"
+            " docs/operator-running.md, When a Kubernetes node is lost."
+        ),
+    ),
+    Alert(
+        name="SlurmObjectDegraded",
+        expr="max by (kind, namespace, name, reason) (slinky_operator_object_degraded) == 1",
+        lasting="10m",
+        summary=("{{ $labels.kind }} {{ $labels.namespace }}/{{ $labels.name }} is degraded: {{ $labels.reason }}."),
+        description=(
+            "Its condition Degraded says what is wrong, and what to do:"
+            " `kubectl -n {{ $labels.namespace }} describe {{ $labels.kind }} {{ $labels.name }}`."
+        ),
+    ),
+    Alert(
         name="SlurmRequestsFail",
         expr='sum by (job, instance) (rate(slinky_slurm_requests_total{outcome!="ok"}[5m])) / sum by (job, instance) (rate(slinky_slurm_requests_total[5m])) > 0.1',
         lasting="10m",

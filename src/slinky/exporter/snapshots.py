@@ -51,6 +51,11 @@ class Snapshots:
             patience = self._settings.wait_seconds if seconds is None else min(seconds, self._settings.wait_seconds)
             await asyncio.wait({self._running}, timeout=max(0.0, patience))
 
+    async def look(self) -> None:
+        """Look now, for as long as a look may take. What goes wrong is in `is_up` and `problem`."""
+        self._running = asyncio.create_task(self._take(), name="look at Slurm")
+        await asyncio.wait({self._running})
+
     async def stop(self) -> None:
         if self._running is not None:
             self._running.cancel()

@@ -68,6 +68,8 @@ class Children(Protocol):
 class _Remembered(NamedTuple):
     body: str  # a digest of what was sent
     fingerprint: str  # of what came back
+    uid: str
+    generation: int
 
 
 def decorated(body: Body, owner: Owner) -> dict[str, Any]:
@@ -119,6 +121,14 @@ class Applier:
         deleted = await self._prune(owner, [*bodies, *kept]) if prune else []
         return Applied(created, changed, deleted)
 
+    def is_seen(self, owner_uid: str, child: Child) -> bool:
+        """Whether the caches show a child as it was last written here."""
+        wrote = self._memory.get(owner_uid, {}).get(child)
+        seen = self._children.meta(child)
+        if wrote is None or seen is None:
+            return wrote is None
+        return seen.uid == wrote.uid and seen.generation >= wrote.generation
+
     def forget(self, owner_uid: str) -> None:
         """It is gone."""
         self._memory.pop(owner_uid, None)
@@ -140,7 +150,7 @@ class Applier:
                     raise
                 answer = await self._anew(child, body, seen)
         known = memory.get(child)
-        memory[child] = _Remembered(sent, fingerprint(answer))
+        memory[child] = _Remembered(sent, fingerprint(answer), answer.uid, answer.generation)
         if seen is None and known is None:
             return "created"
         same = known is not None and known.fingerprint == memory[child].fingerprint

@@ -5,6 +5,7 @@ known; a Slurm that is slow or dead keeps nobody waiting but those who ask for i
 """
 
 import asyncio
+import datetime as dt
 import hashlib
 import logging
 import time
@@ -13,8 +14,18 @@ from contextlib import suppress
 from types import MappingProxyType
 
 from slinky.kube import Backoff, Key
+from slinky.operator.recording import Recording
 from slinky.operator.settings import SlurmSettings
-from slinky.slurm import Limits, MintedToken, Node, Observer, Pace, SlurmClient, SlurmError
+from slinky.slurm import (
+    CircuitOpenError,
+    Limits,
+    MintedToken,
+    Node,
+    Observer,
+    Pace,
+    SlurmClient,
+    SlurmError,
+)
 
 __all__ = ["Cluster", "Clusters", "changed_names"]
 
@@ -65,9 +76,20 @@ class Cluster:
         limits = Limits(deadline=settings.request_seconds, attempt=settings.request_seconds, connections=CONNECTIONS, circuit_threshold=4)
         credentials = MintedToken(jwt_key, settings.user, lifespan=settings.token_seconds)
         self.slurm = SlurmClient(address, credentials, limits=limits, observer=observer)
+        rarely = Limits(
+            deadline=settings.request_seconds,
+            attempt=settings.request_seconds,
+            connections=1,
+            attempts=1,
+        )
+        asks = SlurmClient(address, credentials, limits=rarely, observer=observer)
+        self.recording = Recording(key, asks, self._changed_standing)
         self.nodes: Mapping[str, Node] = MappingProxyType({})
         self.seen_at = float("-inf")  # of time.monotonic(), when the last look that was answered began
         self.problem = "Slurm was not asked yet"
+        self.silent_since: dt.datetime | None = dt.datetime.now(dt.UTC)  # None while it answers
+        self.error: SlurmError | None = None  # the last failure, while Slurm does not answer
+        self._silent_at = time.monotonic()
         self._settings = settings
         self._pace = Pace(fastest=settings.fastest_poll, slowest=settings.slowest_poll, share=SHARE)
         self._subscribers: list[Changed] = []
@@ -77,12 +99,22 @@ class Cluster:
         self._update_time = 0
         self._anew = True
         self._whole_at = float("-inf")
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def is_current(self) -> bool:
         """Whether Slurm answered when it was last asked, and not long ago."""
         return not self.problem and time.monotonic() - self.seen_at <= self._settings.current_seconds
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether it ever did."""
+        return self.seen_at > float("-inf")
+
+    @property
+    def silence(self) -> float:
+        """For how many seconds Slurm has not answered; 0 while it does."""
+        return time.monotonic() - self._silent_at if self.problem else 0.0
 
     def on_change(self, callback: Changed) -> Callable[[], None]:
         """`callback(names, before)` after each look that shows something new: whom, and all nodes as they were. Returns the end of it."""
@@ -111,7 +143,7 @@ class Cluster:
                 nodes, update_time = await self.slurm.nodes.since(0 if anew else self._update_time)
             except SlurmError as error:
                 self._anew |= anew
-                self._stands(str(error))
+                self._stands(str(error), error)
                 raise
             self.seen_at = began
             self._whole_at = began if anew else self._whole_at
@@ -127,21 +159,34 @@ class Cluster:
             for callback in tuple(self._subscribers):
                 callback(names, before)
 
-    def _stands(self, problem: str) -> None:
+    def _stands(self, problem: str, error: SlurmError | None = None) -> None:
         changed = bool(problem) != bool(self.problem)
-        self.problem = problem
         if changed:
-            for callback in tuple(self._standing):
-                callback()
+            self._silent_at = time.monotonic()
+            self.silent_since = dt.datetime.now(dt.UTC) if problem else None
+        self.problem = problem
+        if not isinstance(error, CircuitOpenError):  # which only says that it failed before
+            self.error = error
+        if changed:
+            self._changed_standing()
+
+    def _changed_standing(self) -> None:
+        for callback in tuple(self._standing):
+            callback()
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._watch(), name=f"Slurm of {self.key}")
+        records = self.recording.watch(lambda: self.is_current)
+        self._tasks = [
+            asyncio.create_task(self._watch(), name=f"Slurm of {self.key}"),
+            asyncio.create_task(records, name=f"slurmdbd of {self.key}"),
+        ]
 
     async def stop(self) -> None:
-        if self._task:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
             with suppress(asyncio.CancelledError):
-                await self._task
+                await task
         await self.slurm.close()
 
     async def _watch(self) -> None:

@@ -1,7 +1,11 @@
-"""What a status says: Ready, Progressing and Degraded, in words. Pure.
+"""What a status says: Ready, Available, Progressing and Degraded, in words. Pure.
 
-Comes in: the conditions that stand there, what is so now, and the time. Goes out: the conditions to write. What must stay true: the moment of a condition is that of its last change of status; conditions that are not ours to
-say stay as they are; where nothing is new, nothing is to be written.
+Comes in: the conditions in the status, the present standing, and the time. Goes out: the conditions
+to write.
+
+*Invariants:* Ready is True only where the object is as its spec says and can be used: never beside
+Degraded. Available says only whether it can be used. The time of a condition is that of its last
+change of status. Conditions of others stay. Where nothing is new, nothing is written.
 """
 
 import datetime as dt
@@ -12,9 +16,24 @@ import msgspec
 
 from slinky.kube.objects import Condition
 
-__all__ = ["DEGRADED", "PROGRESSING", "READY", "Said", "Standing", "broken", "noting", "says_the_same", "settled", "under_way", "written"]
+__all__ = [
+    "AVAILABLE",
+    "DEGRADED",
+    "PROGRESSING",
+    "READY",
+    "Said",
+    "Standing",
+    "broken",
+    "is_available",
+    "noting",
+    "says_the_same",
+    "settled",
+    "under_way",
+    "was_available",
+    "written",
+]
 
-READY, PROGRESSING, DEGRADED = "Ready", "Progressing", "Degraded"
+READY, AVAILABLE, PROGRESSING, DEGRADED = "Ready", "Available", "Progressing", "Degraded"
 LONGEST_MESSAGE = 1024
 
 
@@ -28,24 +47,63 @@ class Said(msgspec.Struct, frozen=True):
 
 Standing = Mapping[str, Said]
 
+USABLE = Said(True, "Usable", "it can be used")
+NO_PROBLEM = Said(False, "NoProblem")
+
 
 def settled(message: str, reason: str = "AsWritten") -> Standing:
     """All is as the spec says."""
-    return {READY: Said(True, reason, message), PROGRESSING: Said(False, "Settled"), DEGRADED: Said(False, "NoProblem")}
+    return {
+        READY: Said(True, reason, message),
+        AVAILABLE: USABLE,
+        PROGRESSING: Said(False, "Settled"),
+        DEGRADED: NO_PROBLEM,
+    }
 
 
-def under_way(reason: str, message: str, *, ready: bool = False) -> Standing:
-    """It becomes as the spec says, and nothing is wrong. `ready`: it can be used meanwhile."""
-    return {READY: Said(ready, reason, message), PROGRESSING: Said(True, reason, message), DEGRADED: Said(False, "NoProblem")}
+def under_way(
+    reason: str,
+    message: str,
+    *,
+    available: bool = False,
+    ready: bool = False,
+) -> Standing:
+    """Nothing is wrong, and something is still to be done.
 
-
-def broken(reason: str, message: str, *, ready: bool = False) -> Standing:
-    """Something is wrong that does not go away by waiting, or has not so far. `ready`: what was made before can be used all the same."""
+    `available`: it can be used meanwhile. `ready`: all that is wanted is there; what is left to do
+    takes nothing away from it.
+    """
+    said = Said(False, reason, message)
     return {
         READY: Said(ready, reason, message),
-        PROGRESSING: Said(False, reason, message),
+        AVAILABLE: USABLE if available or ready else said,
+        PROGRESSING: Said(True, reason, message),
+        DEGRADED: NO_PROBLEM,
+    }
+
+
+def broken(reason: str, message: str, *, available: bool = False) -> Standing:
+    """Something is wrong that does not go away by waiting, or has not so far.
+
+    `available`: what was made before can be used all the same.
+    """
+    said = Said(False, reason, message)
+    return {
+        READY: said,
+        AVAILABLE: USABLE if available else said,
+        PROGRESSING: said,
         DEGRADED: Said(True, reason, message),
     }
+
+
+def is_available(standing: Standing) -> bool:
+    return standing[AVAILABLE].status
+
+
+def was_available(conditions: Iterable[Condition]) -> bool:
+    """As a status said it; Ready where it has no Available, as one of an earlier operator."""
+    held = {condition.type: condition.status == "True" for condition in conditions}
+    return held.get(AVAILABLE, held.get(READY, False))
 
 
 def noting(standing: Standing, note: str) -> Standing:

@@ -8,7 +8,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 
 from slinky.kube import ApiError, ConflictError, NotFoundError
-from slinky.operator.conditions import PROGRESSING, READY, under_way
+from slinky.operator.conditions import PROGRESSING, under_way, was_available
 from slinky.operator.kinds import Written
 from slinky.operator.relations import Place, accounting_of, controller_of
 from slinky.operator.site import Site
@@ -143,12 +143,12 @@ class Departing:
 
     async def _say(self, place: Place, found: Written, waits: str) -> None:
         held = {condition.type: condition for condition in conditions_of(found.status)}
-        ready, progressing = held.get(READY), held.get(PROGRESSING)
+        available, progressing = was_available(held.values()), held.get(PROGRESSING)
         if progressing is None or progressing.reason != "Deleting":
             self._site.statuses.event(place.kind, found, "DeletionWaits", waits)
         unasked = self._unasked(found) if place.kind == "Controller" else ""
         said = f"{waits}. Slurm cannot be asked at the moment: {unasked}" if unasked else waits
-        await self._site.statuses.say(place.kind, found, under_way("Deleting", said, ready=ready is not None and ready.status == "True"))
+        await self._site.statuses.say(place.kind, found, under_way("Deleting", said, available=available))
 
     async def _write(self, place: Place, found: Written, finalizers: list[str]) -> None:
         if self._site.may_act():

@@ -3,6 +3,7 @@
 Comes in: one object at a time, as it was written. Goes out: its children, applied, and its status. What must stay true: an object that cannot be made as it says changes nothing and says why; what is wrong with one holds up no other.
 """
 
+import datetime as dt
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from slinky.kube import Key
@@ -11,7 +12,15 @@ from slinky.operator.applying import ApplyError, Body
 from slinky.operator.asking import Asking
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import Child, Owner
-from slinky.operator.conditions import DEGRADED, PROGRESSING, READY, Standing, broken, noting, settled, under_way
+from slinky.operator.conditions import (
+    READY,
+    Standing,
+    broken,
+    is_available,
+    noting,
+    settled,
+    under_way,
+)
 from slinky.operator.configuration import bundled, confirmed_config, confirmed_copy, mark_in, marked, with_files
 from slinky.operator.keys import Makes, host_keys, random_key
 from slinky.operator.kinds import Accounting, Controller, LoginSet, RestApi, Written
@@ -24,14 +33,30 @@ from slinky.operator.objects.secrets import host_keys_secret, jwt_key_secret, sl
 from slinky.operator.objects.view import AccountingView, ClusterView, slurm_key
 from slinky.operator.reconfiguration import REFUSED, Progress
 from slinky.operator.reconfiguring import REFUSED_SECONDS, UNSEEN_SECONDS, Reconfiguring
-from slinky.operator.relations import Place
+from slinky.operator.recording import silent_slurmdbd
+from slinky.operator.relations import Place, controller_of
+from slinky.operator.silence import (
+    is_of_slurmrestd,
+    patience_left,
+    silent_head,
+    silent_slurmrestd,
+)
 from slinky.operator.site import Site
-from slinky.operator.standings import PodTrouble, pod_trouble, standing_of
+from slinky.operator.standings import pod_trouble, seconds_to_next, standing_of
 from slinky.operator.trouble import Trouble
 
 __all__ = ["Heads", "owner_of"]
 
 Make = Callable[[Written], Awaitable[None]]
+
+SOON = 0.5  # seconds after a deadline when one looks whether it is over
+# By kind: the daemon, the kind of its workload and the workload's name.
+DAEMONS: Mapping[str, tuple[str, str, Callable[[str], str]]] = {
+    "Controller": ("slurmctld", "StatefulSet", names.controller),
+    "Accounting": ("slurmdbd", "StatefulSet", names.accounting),
+    "RestApi": ("slurmrestd", "Deployment", names.restapi),
+    "LoginSet": ("login", "Deployment", str),
+}
 
 
 def owner_of(kind: str, found: Written) -> Owner:
@@ -101,8 +126,7 @@ class Heads:
             return
         if controller.spec.external:
             raise Trouble("Refused", f"Kubernetes refuses {refused}") from refused
-        workload = site.watches.stateful_sets.get(names.controller(controller.metadata.name), controller.metadata.namespace)
-        pods = standing_of(workload, "slurmctld", self._pod_trouble("slurmctld", found))
+        pods = self._pods("Controller", found)
         wanted = configuration if before is None else mark_in(before["slurm.conf"])
         status = controller.status
         progress = self._reconfiguring.want(found.key, wanted, status.configuration, status.configured_since)
@@ -113,7 +137,8 @@ class Heads:
             site.look_later(Place(found.metadata.namespace, "Controller", name), UNSEEN_SECONDS)
             return  # what stands there was true a moment ago
         if before is not None:
-            standing = broken("ConfigurationRefused", REFUSED, ready=standing[READY].status)
+            if is_available(standing):
+                standing = broken("ConfigurationRefused", REFUSED, available=True)
             site.look_later(Place(found.metadata.namespace, "Controller", name), REFUSED_SECONDS + 1.0)
         standing = noting(standing, unmonitored(view))
         confirmed = progress.confirmed
@@ -157,13 +182,20 @@ class Heads:
         cluster = self._site.clusters.get(*key)
         if cluster is None:
             return settled("the cluster's head is elsewhere", "External")
-        if not cluster.is_current:
-            return under_way("SlurmNotAnswering", f"Slurm does not answer: {cluster.problem}")
-        return settled("the cluster's head is elsewhere, and answers", "Answers")
+        left = patience_left(cluster, self._site.settings.slurm)
+        if left is None:
+            return settled("the cluster's head is elsewhere, and answers", "Answers")
+        said = f"the cluster's head is elsewhere, and does not answer: {cluster.error}"
+        if left <= 0:
+            return broken("SlurmNotAnswering", said)
+        self._site.look_later(Place(key.namespace, "Controller", key.name), left + SOON)
+        return under_way("SlurmNotAnswering", said, available=cluster.has_answered)
 
     def _controller_standing(self, pods: Standing, view: ClusterView, progress: Progress, key: Key) -> Standing:
         if not _stands_still(pods):
             return pods
+        if (silent := self._silent(key)) is not None:
+            return silent
         if not view.restapis:
             return settled(
                 "slurmctld runs; without a RestApi it is restarted for each new configuration, and which one it runs is not seen"
@@ -173,13 +205,39 @@ class Heads:
         cluster = self._site.clusters.get(*key)
         late = self._reconfiguring.wait_left(progress)
         if progress.refused:
-            return broken("ConfigurationRefused", progress.problem, ready=True)
+            return broken("ConfigurationRefused", progress.problem, available=True)
         if late <= 0:
-            return broken("ConfigurationNotTaken", progress.describe())
+            is_there = cluster is not None and not cluster.problem
+            return broken("ConfigurationNotTaken", progress.describe(), available=is_there)
         self._site.look_later(Place(key.namespace, "Controller", key.name), late + 1.0)
         if cluster is None or not cluster.is_current:
             return under_way("SlurmNotAnswering", "slurmctld's pod runs; Slurm does not answer through its RestApi yet")
-        return under_way("Reconfiguring", progress.describe())
+        return under_way("Reconfiguring", progress.describe(), available=True)
+
+    def _silent(self, key: Key) -> Standing | None:
+        """Of a Controller whose pods are as they are to be, and whose Slurm does not answer."""
+        site, cluster = self._site, self._site.clusters.get(*key)
+        left = patience_left(cluster, site.settings.slurm)
+        if cluster is None or left is None:
+            return None
+        if left > 0:
+            site.look_later(Place(key.namespace, "Controller", key.name), left + SOON)
+            return None
+        known = site.watches.kinds["RestApi"].list(key.namespace)
+        of_it = sorted(one.metadata.name for one in known if controller_of(one) == key.name)
+        if not of_it:
+            return None
+        return silent_head(
+            cluster,
+            key.namespace,
+            key.name,
+            of_it,
+            [name for name in of_it if self._has_slurmrestd(Key(key.namespace, name))],
+        )
+
+    def _has_slurmrestd(self, restapi: Key) -> bool:
+        found = self._site.watches.deployments.get(names.restapi(restapi.name), restapi.namespace)
+        return found is not None and found.status.ready_replicas > 0
 
     # RestApi
 
@@ -190,7 +248,14 @@ class Heads:
         await self._apply("RestApi", found, restapi_objects(restapi, view))
         workload = self._site.watches.deployments.get(names.restapi(restapi.metadata.name), namespace)
         ready = workload.status.ready_replicas if workload else 0
-        standing = standing_of(workload, "slurmrestd", self._pod_trouble("slurmrestd", found))
+        standing = self._pods("RestApi", found)
+        cluster = self._site.clusters.get(namespace, restapi.spec.controller_ref.name)
+        if cluster is not None and _stands_still(standing) and is_of_slurmrestd(cluster.error):
+            left = patience_left(cluster, self._site.settings.slurm)
+            if left is not None and left > 0:
+                self._site.look_later(Place(namespace, "RestApi", found.key.name), left + SOON)
+            elif left is not None and ready:
+                standing = silent_slurmrestd(cluster, namespace, found.key.name)
         await self._site.statuses.say("RestApi", found, standing, readyReplicas=ready)
 
     # Accounting
@@ -211,8 +276,18 @@ class Heads:
         if view.slurm_key is None or view.jwt_key is None:
             raise Trouble("NoKey", "it names no keys, and no Controller refers to it whose keys it could have", waiting=True)
         await self._fitting_keys(view, view.slurm_key)
-        workload = site.watches.stateful_sets.get(names.accounting(accounting.metadata.name), namespace)
-        await site.statuses.say("Accounting", found, standing_of(workload, "slurmdbd", self._pod_trouble("slurmdbd", found)))
+        standing = self._pods("Accounting", found)
+        if _stands_still(standing):
+            standing = self._unrecorded(view, found.key) or standing
+        await site.statuses.say("Accounting", found, standing)
+
+    def _unrecorded(self, view: AccountingView, key: Key) -> Standing | None:
+        """Where one of its clusters gets no answer of slurmdbd's."""
+        for controller in view.controllers:
+            cluster = self._site.clusters.get(key.namespace, controller.metadata.name)
+            if cluster is not None and cluster.recording.problem:
+                return silent_slurmdbd(cluster.recording, key.namespace, key.name)
+        return None
 
     async def _fitting_keys(self, view: AccountingView, own: tuple[str, str]) -> None:
         """slurmdbd has one slurm.key. Raises Trouble where a Controller that it is to record has another."""
@@ -248,16 +323,38 @@ class Heads:
             "readyReplicas": workload.status.ready_replicas if workload else 0,
             "selector": ",".join(f"{key}={value}" for key, value in labels.login_labels(loginset).items()),
         }
-        await site.statuses.say("LoginSet", found, standing_of(workload, "login", self._pod_trouble("login", found)), **fields)
+        await site.statuses.say("LoginSet", found, self._pods("LoginSet", found), **fields)
 
-    def _pod_trouble(self, daemon: str, found: Written) -> PodTrouble | None:
-        pods = self._site.watches.pods.list(found.metadata.namespace)
-        wanted = {labels.APP: daemon, labels.INSTANCE: found.metadata.name}
-        return pod_trouble(pod for pod in pods if all(pod.metadata.labels.get(key) == value for key, value in wanted.items()))
+    # Pods
+
+    def stands(self, kind: str, found: Written) -> Standing | None:
+        """Of its daemons alone, whatever else is wrong; None where it has none here."""
+        if kind not in DAEMONS or found.spec.get("external") is True:
+            return None
+        pods = self._pods(kind, found)
+        if kind == "Controller" and _stands_still(pods):
+            return self._silent(found.key) or pods
+        return pods
+
+    def _pods(self, kind: str, found: Written) -> Standing:
+        site, key, now = self._site, found.key, dt.datetime.now(dt.UTC)
+        daemon, workloads, name_of = DAEMONS[kind]
+        child = Child(workloads, Key(key.namespace, name_of(key.name)))
+        pods = site.watches.pods_of(daemon, key.namespace, key.name)
+        standing = standing_of(
+            site.watches.children[workloads].by_key(child.key),
+            daemon,
+            pod_trouble(pods, site.watches.nodes.get, now),
+            is_seen=site.applier.is_seen(found.metadata.uid, child),
+        )
+        wait = None if _stands_still(standing) else seconds_to_next(pods, now)
+        if wait is not None:
+            site.look_later(Place(key.namespace, kind, key.name), wait + SOON)
+        return standing
 
 
 def _stands_still(pods: Standing) -> bool:
-    return pods[READY].status and not pods[PROGRESSING].status and not pods[DEGRADED].status
+    return pods[READY].status
 
 
 def _restarting(found: Body, configuration: str) -> Body:

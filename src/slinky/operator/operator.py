@@ -19,7 +19,7 @@ from slinky.operator.assembling import Assembler
 from slinky.operator.children import MANAGER
 from slinky.operator.clusters import Clusters
 from slinky.operator.keys import KeyMaker
-from slinky.operator.metrics import SlurmMetrics
+from slinky.operator.metrics import ObjectMetrics, SlurmMetrics
 from slinky.operator.nodesets.controller import NodeSets
 from slinky.operator.passes import Passes
 from slinky.operator.settings import Settings
@@ -52,6 +52,7 @@ class Operator:
         self._registry = CollectorRegistry()
         self._kube_metrics = KubeMetrics(self._registry)
         self._slurm_metrics = SlurmMetrics(self._registry)
+        self._object_metrics = ObjectMetrics(self._registry)
         leader = settings.leader
         self._leading = Leading(
             access, leader.name, settings.namespace, elect=leader.elect, seconds=leader.seconds, metrics=self._kube_metrics
@@ -74,6 +75,7 @@ class Operator:
         watching = await stack.enter_async_context(Client(self._access, connections=0, observer=observe, field_manager=MANAGER))
         watches = Watches(watching, settings.namespaces, self._kube_metrics)
         await watches.fill(stack, health)
+        self._object_metrics.kinds = watches.kinds
         events = EventRecorder(kube, "slurm-operator", socket.gethostname(), per_second=EVENTS_PER_SECOND)
         self._kube_metrics.follow("events", events)
         await stack.enter_async_context(events.running())

@@ -10,19 +10,26 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from slinky.kube import Backoff, Change, Key, KubeError, KubeMetrics, KubeObject, WorkQueue
+from slinky.kube import Backoff, Change, Key, KubeError, KubeMetrics, KubeObject, Node, WorkQueue
 from slinky.operator import labels
 from slinky.operator.applying import ApplyError
 from slinky.operator.assembling import Assembler
-from slinky.operator.conditions import READY, broken, under_way
+from slinky.operator.conditions import (
+    DEGRADED,
+    broken,
+    is_available,
+    under_way,
+    was_available,
+)
 from slinky.operator.conf.text import UnwritableValueError
 from slinky.operator.departing import Departing
 from slinky.operator.files import UnreadableError
 from slinky.operator.heads import Heads
 from slinky.operator.kinds import GROUP, KINDS, Token, Written
 from slinky.operator.reconfiguring import Reconfiguring
-from slinky.operator.relations import Place, affected, refers_to
+from slinky.operator.relations import Place, accounting_of, affected, controller_of, refers_to
 from slinky.operator.site import Site
+from slinky.operator.standings import bears_on_heads
 from slinky.operator.statuses import conditions_of
 from slinky.operator.tokens import TokenKeeper
 from slinky.operator.trouble import Trouble
@@ -70,6 +77,7 @@ class Passes:
             *(followed.subscribe(partial(self._written, kind)) for kind, followed in watches.kinds.items()),
             *(followed.subscribe(self._child_changed, replay=False) for followed in watches.children.values()),
             watches.pods.subscribe(self._pod_changed, replay=False),
+            watches.nodes.subscribe(self._node_changed, replay=False),
             self._site.clusters.on_standing(self._slurm_changed),
             self._site.clusters.on_change(lambda key, _names, _before: self.reconfiguring.nodes_changed(key)),
         ]
@@ -130,6 +138,16 @@ class Passes:
             if kind == "Controller":
                 self.reconfiguring.look(place.key)
 
+    def _node_changed(self, change: Change[Node]) -> None:
+        """A Kubernetes node that is lost, or back: only of those with a head's pod is it news."""
+        old, new = change.old, change.new
+        if old is not None and new is not None and bears_on_heads(old) == bears_on_heads(new):
+            return
+        for pod in self._site.watches.heads_on(change.key.name):
+            found = pod.metadata.labels
+            if kind := DAEMON_OF.get(found.get(labels.APP, "")):
+                self._look(Place(pod.metadata.namespace, kind, found.get(labels.INSTANCE, "")))
+
     def _file_changed(self, kind: str, key: Key, change: Change[KubeObject]) -> None:
         if kind in ("ConfigMap", "Secret"):
             self._child_changed(change)
@@ -148,6 +166,12 @@ class Passes:
 
     def _slurm_changed(self, key: Key) -> None:
         self._look(Place(key.namespace, "Controller", key.name))
+        head = self._site.watches.kinds["Controller"].by_key(key)
+        if head is not None and (records := accounting_of(head)):
+            self._look(Place(key.namespace, "Accounting", records))
+        for found in self._others("RestApi", key.namespace):
+            if controller_of(found) == key.name:
+                self._look(Place(key.namespace, "RestApi", found.metadata.name))
         self.reconfiguring.look(key)
 
     # A turn
@@ -171,7 +195,8 @@ class Passes:
                 raise unheld
         except Trouble as trouble:
             if trouble.waiting:
-                await self._site.statuses.say(place.kind, found, under_way(trouble.reason, trouble.message))
+                said = under_way(trouble.reason, trouble.message, available=self._is_usable(place, found))
+                await self._site.statuses.say(place.kind, found, said)
             else:
                 await self._say_broken(place, found, trouble.reason, trouble.message)
             if not trouble.lasting:
@@ -201,9 +226,17 @@ class Passes:
             self.queue.add_after(place, wait)
 
     async def _say_broken(self, place: Place, found: Written, reason: str, message: str) -> None:
-        """What was made before runs on: what was ready is so still."""
-        ready = any(each.type == READY and each.status == "True" for each in conditions_of(found.status))
-        await self._site.statuses.say(place.kind, found, broken(reason, message, ready=ready))
+        """What was made before runs on, and can be used as far as its pods can."""
+        stands, available = self._heads.stands(place.kind, found), self._is_usable(place, found)
+        if stands is not None and stands[DEGRADED].status and not available:
+            worse = stands[DEGRADED]
+            reason, message = worse.reason, f"{worse.message}. Besides: {reason}: {message}"
+        said = broken(reason, message, available=available)
+        await self._site.statuses.say(place.kind, found, said)
+
+    def _is_usable(self, place: Place, found: Written) -> bool:
+        stands = self._heads.stands(place.kind, found)
+        return was_available(conditions_of(found.status)) if stands is None else is_available(stands)
 
 
 def is_only_status(old: KubeObject | None, new: KubeObject | None) -> bool:

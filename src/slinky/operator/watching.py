@@ -26,12 +26,14 @@ from slinky.kube import (
     KubeObject,
     Meta,
     NotFoundError,
+    Pod,
     Reflector,
     Resource,
 )
 from slinky.operator.children import CHILD_KINDS, MANAGED_BY, MANAGER, Child, controller_uids, is_managed
 from slinky.operator.files import NamespaceFiles
 from slinky.operator.kinds import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS, TOKENS, Written
+from slinky.operator.labels import APP, INSTANCE
 
 __all__ = ["DAEMONS", "RESOURCES", "Followed", "Watches"]
 
@@ -48,7 +50,8 @@ RESOURCES: Mapping[str, Resource[Written]] = {
     "Token": TOKENS,
 }
 DAEMONS = "app.kubernetes.io/name in (slurmctld,slurmdbd,slurmrestd,slurmd,login)"
-OWNER = "owner"
+OWNER, BY_DAEMON, BY_HEADS_NODE = "owner", "daemon", "node of a head"
+WORKER = "slurmd"
 BACKOFF = Backoff(first=0.5, most=15.0)
 BY_FILES = ("ConfigMap", "Secret")
 MONITORS = "/apis/monitoring.coreos.com/v1"
@@ -114,6 +117,8 @@ class Watches:
         ours = f"{MANAGED_BY}={MANAGER}"
         self.kinds: dict[str, Followed[Written]] = {kind: self._follow(resource) for kind, resource in RESOURCES.items()}
         self.pods = self._follow(PODS, labels=DAEMONS)
+        self.pods.add_index(BY_DAEMON, _daemon)
+        self.pods.add_index(BY_HEADS_NODE, _node_of_head)
         self.nodes = Followed([Reflector(kube, NODES)])
         self.children: dict[str, Followed[Any]] = {
             kind: self._follow(resource, labels=ours)
@@ -192,6 +197,16 @@ class Watches:
         elif not any(key.namespace == namespace for followed in self.kinds.values() for key in map(_key, followed.list())):
             self.files.unfollow(namespace)
 
+    # Pods and Kubernetes nodes
+
+    def pods_of(self, daemon: str, namespace: str, name: str) -> list[Pod]:
+        """Of a Controller, an Accounting, a RestApi or a LoginSet."""
+        return self.pods.by_index(BY_DAEMON, f"{daemon} {namespace}/{name}")
+
+    def heads_on(self, node: str) -> list[Pod]:
+        """Pods there that are no workers."""
+        return self.pods.by_index(BY_HEADS_NODE, node)
+
     # As an Applier asks
 
     def of(self, owner_uid: str) -> Iterator[tuple[Child, Meta]]:
@@ -217,6 +232,18 @@ class Watches:
     @property
     def deployments(self) -> Followed[Any]:
         return self.children["Deployment"]
+
+
+def _daemon(pod: Pod) -> list[str]:
+    found = pod.metadata.labels
+    if found.get(APP, "") == WORKER:
+        return []
+    return [f"{found.get(APP, '')} {pod.metadata.namespace}/{found.get(INSTANCE, '')}"]
+
+
+def _node_of_head(pod: Pod) -> list[str]:
+    is_head = pod.metadata.labels.get(APP, "") != WORKER
+    return [pod.spec.node_name] if is_head and pod.spec.node_name else []
 
 
 def _key(found: KubeObject) -> Key:

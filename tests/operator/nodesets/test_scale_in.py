@@ -123,7 +123,8 @@ def unready(number: int, *, since: float, started: float) -> Pod:
 
 
 def test_a_slurmd_that_was_never_ready_and_is_long_unknown_to_slurm_may_go() -> None:
-    old, young = unready(0, since=7, started=6), unready(1, since=7, started=4)
+    """Half a minute: it answers its probe within seconds, and takes no job before."""
+    old, young = unready(0, since=7, started=0.6), unready(1, since=7, started=0.4)
     assert names(plan(scene(a_nodeset(replicas=0), [old, young])), DeletePod) == ["workers-0"]
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from slinky.operator.conditions import is_available
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import ChangePod, CreatePod, DeletePod
 from slinky.operator.nodesets.plan import choose, plan
@@ -88,7 +89,7 @@ def test_without_a_restapi_pods_that_are_ready_suffice_and_it_is_said_that_no_wo
 
     assert mute(1) == (True, False, False, "NoRestApi")
     assert mute(2) == (False, True, False, "WorkersStarting")
-    assert mute(0) == (True, False, True, "NoRestApi")
+    assert mute(0) == (False, False, True, "NoRestApi")
 
 
 def test_without_a_restapi_a_worker_is_cordoned_and_goes_when_its_deadline_is_over() -> None:
@@ -125,3 +126,56 @@ def test_a_pod_that_is_pinned_to_a_node_that_is_gone_is_made_anew_elsewhere() ->
     stuck = a_pod(0, node="", phase="Pending", ready=False, spec=spec)
     assert names(plan(scene(pinned, [stuck], current=False)), DeletePod) == ["workers-0"]
     assert only(plan(scene(pinned, current=False)), CreatePod) == [CreatePod("workers-0", ordinal=0)]
+
+
+def stands(snapshot: Any) -> tuple[bool, bool, str]:
+    """Ready, Available, and the reason."""
+    found = standing(snapshot, choose(snapshot))
+    return found["Ready"].status, is_available(found), found["Ready"].reason
+
+
+def test_a_nodeset_without_a_usable_worker_is_never_ready_nor_available() -> None:
+    """One replica, maxUnavailable 25%, and a template that could not start was mended."""
+    rolling: dict[str, Any] = {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "25%"}}}
+    crashing = {"state": {"running": {"startedAt": ago(seconds=20)}}}
+    old = a_pod(0, ready=False, ready_since=ago(seconds=30), revision="old", slurmd=crashing)
+    found = stands(scene(a_nodeset(replicas=1, **rolling), [old]))
+    assert found == (False, False, "WorkersStarting")
+
+
+def test_ready_waits_for_the_present_template_and_available_does_not() -> None:
+    slurm = [in_slurm("workers-0"), in_slurm("workers-1")]
+    pods = [a_pod(0), a_pod(1, revision="old")]
+    assert stands(scene(a_nodeset(replicas=2), pods, slurm)) == (False, True, "RollingUpdate")
+    on_delete = a_nodeset(replicas=2, updateStrategy={"type": "OnDelete"})
+    assert stands(scene(on_delete, pods, slurm)) == (True, True, "AsWritten")
+
+
+def test_some_may_be_away_from_one_that_can_be_used_but_not_from_one_that_is_ready() -> None:
+    slurm = [in_slurm(f"workers-{number}") for number in range(3)]
+    three = [a_pod(number) for number in range(3)]
+    assert stands(scene(a_nodeset(replicas=4), three, slurm)) == (False, True, "WorkersStarting")
+    assert stands(scene(a_nodeset(replicas=8), three, slurm)) == (False, False, "WorkersStarting")
+
+
+def test_a_worker_on_a_lost_kubernetes_node_is_named_with_the_node() -> None:
+    condition = {"type": "Ready", "status": "Unknown", "lastTransitionTime": ago(seconds=50)}
+    lost = a_node("k0", conditions=[condition])
+    pods, slurm = [a_pod(0, ready=False, ready_since=ago(seconds=50)), a_pod(1)], [in_slurm("workers-1")]
+    snapshot = scene(a_nodeset(replicas=2), pods, slurm, nodes=[lost, a_node("k1")])
+    assert stands(snapshot) == (False, True, "NodeNotReady")
+    found = standing(snapshot, choose(snapshot))
+    assert "1 of 2 workers available; pod workers-0 is on Kubernetes node k0" in found["Ready"].message
+    assert "kubectl taint nodes k0" in found["Ready"].message
+    assert not found["Degraded"].status  # some of many are always away
+    alone = scene(a_nodeset(replicas=1), pods[:1], nodes=[lost])
+    assert standing(alone, choose(alone))["Degraded"].status
+
+
+def test_a_slurm_that_is_silent_for_a_moment_leaves_a_nodeset_available_and_for_long_does_not() -> None:
+    def silent(is_silent: bool) -> tuple[bool, bool, str]:
+        pods = [a_pod(0)]
+        return stands(scene(a_nodeset(replicas=1), pods, current=False, is_silent=is_silent))
+
+    assert silent(False) == (False, True, "SlurmNotAnswering")
+    assert silent(True) == (False, False, "SlurmNotAnswering")

@@ -244,3 +244,19 @@ def test_a_status_that_changes_is_no_change_of_what_is_ours() -> None:
 def test_a_child_that_goes_already_is_not_deleted_again() -> None:
     going = Meta(name="x", deletion_timestamp=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
     assert surplus([(Child("Service", Key("lab", "x")), going)], []) == []
+
+
+async def test_what_was_just_written_is_seen_when_the_caches_have_its_generation(
+    server: Server,
+) -> None:
+    applier, child = Applier(server, server), Child("Service", Key("lab", "c-controller"))  # type: ignore[arg-type]
+    assert applier.is_seen(OWNER.uid, child)  # never written here
+    await applier.apply([SERVICE], OWNER)
+    assert applier.is_seen(OWNER.uid, child)
+    written = server.held[child]
+    applier._memory[OWNER.uid][child] = applier._memory[OWNER.uid][child]._replace(generation=2)
+    assert not applier.is_seen(OWNER.uid, child)
+    server.held[child] = msgspec.structs.replace(written, generation=2)
+    assert applier.is_seen(OWNER.uid, child)
+    server.held[child] = msgspec.structs.replace(written, generation=3, uid="another")
+    assert not applier.is_seen(OWNER.uid, child)

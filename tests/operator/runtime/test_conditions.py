@@ -3,7 +3,19 @@
 import datetime as dt
 
 from slinky.kube.objects import Condition
-from slinky.operator.conditions import DEGRADED, PROGRESSING, READY, broken, says_the_same, settled, under_way, written
+from slinky.operator.conditions import (
+    AVAILABLE,
+    DEGRADED,
+    PROGRESSING,
+    READY,
+    broken,
+    is_available,
+    says_the_same,
+    settled,
+    under_way,
+    was_available,
+    written,
+)
 
 THEN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
@@ -56,5 +68,20 @@ def test_a_message_of_any_length_is_cut_and_still_the_same() -> None:
 
 def test_every_condition_has_a_reason() -> None:
     for standing in (settled("a"), under_way("B", "b"), broken("C", "c")):
-        assert set(standing) == {READY, PROGRESSING, DEGRADED}
+        assert set(standing) == {READY, AVAILABLE, PROGRESSING, DEGRADED}
         assert all(said.reason for said in standing.values())
+
+
+def test_ready_never_stands_beside_degraded_and_available_tells_the_rest() -> None:
+    for standing in (broken("A", "a"), broken("A", "a", available=True)):
+        assert standing[DEGRADED].status and not standing[READY].status
+    assert is_available(broken("A", "a", available=True))
+    assert not is_available(broken("A", "a"))
+    assert is_available(under_way("A", "a", ready=True))
+    assert not is_available(under_way("A", "a"))
+
+
+def test_a_status_of_an_earlier_operator_says_by_ready_whether_it_can_be_used() -> None:
+    assert was_available([held(READY, "True")])
+    assert not was_available([held(READY, "True"), held(AVAILABLE, "False")])
+    assert not was_available([])

@@ -98,7 +98,7 @@ class ExternalHost(Part, frozen=True):
 class Conditioned(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     """A status: what was last seen to be so."""
 
-    conditions: Annotated[list[Condition], told("Ready, Progressing and Degraded, each with a reason.")] = msgspec.field(
+    conditions: Annotated[list[Condition], told("Ready, Available, Progressing and Degraded, each with a reason.")] = msgspec.field(
         default_factory=list
     )
     observed_generation: Annotated[int, told("The generation that was last worked on.")] = 0

@@ -24,7 +24,12 @@ REQUIRED: dict[type, tuple[str, ...]] = {
     TokenSpec: ("username",),
 }
 
-HA = "ha.enabled is true, but several slurmctld at once are not supported; leave it false: a slurmctld that dies is made anew by Kubernetes, and takes up its state from the persistent volume"
+HA = (
+    "ha.enabled is true, but several slurmctld at once are not supported; leave it false. Kubernetes"
+    " restarts a slurmctld that ends, and it takes up its state from the persistent volume. On a"
+    " Kubernetes node that is lost it does not: the Controller says NodeNotReady then, and the"
+    " taint node.kubernetes.io/out-of-service on that node lets the pod move"
+)
 TAINTS = "taintKubeNodes is true, but it is not supported; taint the Kubernetes nodes yourself, and give template.spec.tolerations"
 SCHEDULED_UPDATE_TYPE = "ScheduledUpdate"
 SCHEDULED_UPDATE = (

@@ -4,6 +4,7 @@ In: changes of NodeSets, pods, Kubernetes nodes and Slurm. Out: a snapshot, a pl
 What must stay true: all that a pass decides comes from one snapshot; changes that come in a crowd make few passes; what is wrong with a NodeSet stands in its status, and nothing of it is deleted meanwhile.
 """
 
+import asyncio
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +14,7 @@ from slinky.kube import AlreadyExistsError, Backoff, ConflictError, Key, KubeMet
 from slinky.operator.applying import ApplyError
 from slinky.operator.assembling import Assembler
 from slinky.operator.children import Owner
-from slinky.operator.conditions import broken
+from slinky.operator.conditions import broken, is_available, was_available
 from slinky.operator.files import UnreadableError
 from slinky.operator.kinds import NODESETS, NodeSet, NodeSetSpec, Written
 from slinky.operator.nodesets import marks
@@ -22,9 +23,10 @@ from slinky.operator.nodesets.carrying import Carrier
 from slinky.operator.nodesets.looking import Look
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.plan import choose, plan
+from slinky.operator.nodesets.registering import Registering
 from slinky.operator.nodesets.revisions import REVISIONS, new_revision, surplus_revisions
 from slinky.operator.nodesets.snapshot import Snapshot
-from slinky.operator.nodesets.status import numbers, selector_text, standing
+from slinky.operator.nodesets.status import is_unregistered, numbers, selector_text, standing
 from slinky.operator.nodesets.telling import told_of
 from slinky.operator.nodesets.waking import Waking
 from slinky.operator.objects.meta import owner
@@ -33,6 +35,7 @@ from slinky.operator.objects.worker_pod import worker_base, worker_claims, worke
 from slinky.operator.objects.workers import nodeset_objects
 from slinky.operator.relations import controller_of
 from slinky.operator.site import Site
+from slinky.operator.statuses import conditions_of
 from slinky.operator.trouble import Trouble
 from slinky.slurm import SlurmError
 
@@ -50,15 +53,20 @@ class NodeSets:
         self.queue: WorkQueue[Key] = WorkQueue(backoff=BACKOFF, expected=(Trouble, SlurmError))
         self._memories: dict[str, Memory] = {}
         self._look = Look(site)
+        self._registering = Registering(site)
         if metrics:
             metrics.follow("nodesets", self.queue)
+            metrics.follow("registering", self._registering.queue)
 
     async def run(self) -> None:
         """Until cancelled."""
         waking = Waking(self._site, self.queue)
         waking.begin()
         try:
-            await self.queue.serve(self._turn, workers=self._site.settings.concurrency)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._registering.run(), name="registering")
+                work = self.queue.serve(self._turn, workers=self._site.settings.concurrency)
+                group.create_task(work, name="nodesets")
         finally:
             waking.end()
 
@@ -189,16 +197,20 @@ class NodeSets:
         choice = choose(snapshot)
         said = standing(snapshot, choice)
         if wrong := trouble or next(iter(carrier.problems), None):
-            said = broken(wrong.reason, wrong.message, ready=said["Ready"].status)
+            said = broken(wrong.reason, wrong.message, available=is_available(said))
         if not any(isinstance(act, LetGo) for act in acts):
             await self._site.statuses.say("NodeSet", found, said, **numbers(snapshot, choice))
+        if snapshot.slurm.is_current and any(map(is_unregistered, snapshot.workers)):
+            meta = snapshot.nodeset.metadata
+            self._registering.look(Key(meta.namespace, snapshot.nodeset.spec.controller_ref.name))
         comes_again = carrier.again or (wrong is not None and not wrong.lasting)
         if said["Progressing"].status or choice.going or comes_again or self._memories[snapshot.nodeset.metadata.uid].is_waiting:
             self.queue.add_after(found.key, UNSETTLED_SECONDS)
 
     async def _say_broken(self, found: Written, trouble: Trouble) -> None:
-        ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in found.status.get("conditions") or [])
-        await self._site.statuses.say("NodeSet", found, broken(trouble.reason, trouble.message, ready=ready))
+        available = was_available(conditions_of(found.status))
+        said = broken(trouble.reason, trouble.message, available=available)
+        await self._site.statuses.say("NodeSet", found, said)
 
 
 def _of_others(found: Written) -> list[str]:

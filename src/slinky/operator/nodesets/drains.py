@@ -14,7 +14,9 @@ from slinky.slurm import Node as SlurmNode
 
 __all__ = ["Verdict", "Word", "is_drained", "is_overdue", "jobs_on", "known_of", "may_go", "told", "unasked"]
 
-PATIENCE = dt.timedelta(minutes=5)  # for a slurmd that was never ready to make itself known to Slurm
+# For a slurmd that was never ready to make itself known to Slurm. It answers within seconds, and
+# without an answer it takes no job; longer would only keep a corrected template waiting.
+PATIENCE = dt.timedelta(seconds=30)
 
 
 class Verdict(enum.Enum):

@@ -22,6 +22,7 @@ from slinky.operator.nodesets.waking import Waking
 from slinky.operator.objects.view import ClusterView
 from slinky.operator.objects.worker_pod import revision_of
 from slinky.operator.relations import controller_of
+from slinky.operator.silence import patience_left
 from slinky.operator.site import Site
 from slinky.slurm import SlurmError
 
@@ -44,6 +45,7 @@ class Look:
         controller = Key(meta.namespace, nodeset.spec.controller_ref.name)
         hearing = self._hearings.setdefault(controller, Hearing())
         moment = dt.datetime.now(dt.UTC)
+        left = patience_left(self._site.clusters.get(*controller), self._site.settings.slurm)
         snapshot = Snapshot(
             nodeset=nodeset,
             revision=revision_of(nodeset, view) if view is not None else "",
@@ -57,6 +59,7 @@ class Look:
             deleted=memory.unseen_deletions({pod.metadata.uid for pod in pods.values()}, now),
             refused=memory.lately_refused(now),
             taken=self._taken(nodeset, view),
+            is_silent=left is not None and left <= 0,
             propagated=tuple(self._site.settings.propagated_node_conditions),
         )
         if nodeset.spec.volume_claim_templates:

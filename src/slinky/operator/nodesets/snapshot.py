@@ -163,6 +163,7 @@ class Snapshot:
     taken: Mapping[str, str] = field(
         default_factory=dict
     )  # names in Slurm that another NodeSet of the cluster has or is to have, and which
+    is_silent: bool = False  # Slurm has not answered for longer than is borne
     propagated: tuple[str, ...] = ()  # conditions of Kubernetes nodes that become a drain's reason
 
     @cached_property

@@ -1,7 +1,10 @@
 """How a NodeSet stands: its numbers, and its conditions in words.
 
 In: a snapshot and what was chosen from it. Out: the status to write. Pure.
-What must stay true: Ready says that as many workers as are wanted can be used; what holds a worker that is to go is named.
+
+*Invariants:* Ready says that all wanted workers can be used and are of the present template (with
+OnDelete, of any). Available says that no more are missing than maxUnavailable allows, and never
+that a NodeSet without a usable worker can be used. What holds a worker that is to go is named.
 """
 
 import datetime as dt
@@ -10,15 +13,18 @@ from typing import Any
 from slinky.operator.conditions import Standing, broken, settled, under_way
 from slinky.operator.departing import ABANDON
 from slinky.operator.kinds import NodeSet
+from slinky.operator.kinds.nodeset import Update
 from slinky.operator.labels import nodeset_selector
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.choice import Choice, live
 from slinky.operator.nodesets.drains import may_go, unasked
 from slinky.operator.nodesets.snapshot import ClusterStands, Snapshot, Worker
 from slinky.operator.nodesets.updates import most_away
+from slinky.operator.standings import PodTrouble, pod_trouble
 
-__all__ = ["numbers", "selector_text", "standing"]
+__all__ = ["is_unregistered", "numbers", "selector_text", "standing"]
 
+OF_ONE = frozenset({"NodeNotReady", "NodeGone", "PodNotEnding", "PodNotReady"})  # of one machine
 REGISTERING = dt.timedelta(seconds=90)  # that a ready slurmd may take to make itself known to Slurm
 
 
@@ -54,31 +60,77 @@ def standing(snapshot: Snapshot, choice: Choice) -> Standing:
     workers = live(snapshot)
     usable = sum(_is_usable(worker, snapshot) for worker in workers)
     counted = f"{min(usable, choice.total)} of {choice.total} workers available"
+    enough = _are_enough(usable, snapshot, choice)
     if snapshot.is_being_deleted:
         return _deleting(snapshot, choice)
-    if stuck := next((worker for worker in workers if worker.was_never_started), None):
-        return broken("WorkersFailing", f"{counted}; pod {stuck.name}: {_waits_for(stuck)}", ready=usable >= choice.total)
+    wrong = _worker_trouble(snapshot, workers)
+    if wrong and not (enough and wrong.reason in OF_ONE):
+        return broken(wrong.reason, f"{counted}; {wrong.message}", available=enough)
     if choice.taken:
         name, holder = min(choice.taken.items())
-        note = f"{counted}; Slurm node {name} is a worker of NodeSet {holder}, and the cluster can have one of that name: have the two fit different Kubernetes nodes"
-        return broken("NameTaken", note, ready=usable >= choice.total)
+        note = (
+            f"{counted}; Slurm node {name} is a worker of NodeSet {holder}, and the cluster can have"
+            " one of that name: have the two fit different Kubernetes nodes"
+        )
+        return broken("NameTaken", note, available=enough)
     if snapshot.controller is ClusterStands.MUTE:
-        return _mute(snapshot, choice, workers, counted, ready=usable >= choice.total)
+        return _mute(snapshot, choice, workers, counted, usable)
     if not snapshot.slurm.is_current and workers:
-        return under_way("SlurmNotAnswering", f"{counted}; Slurm does not answer, and nothing is drained or deleted until it does")
+        return _unheard(snapshot, choice, workers)
     if lost := _unregistered(snapshot, workers):
-        return broken("SlurmNodeNotRegistered", f"{counted}; Slurm does not know node {lost.hostname} of pod {lost.name}, which is ready")
+        said = f"Slurm does not know node {lost.hostname} of pod {lost.name}, which is ready: it is asked to register again"
+        return broken("SlurmNodeNotRegistered", f"{counted}; {said}", available=enough)
     if invalid := next((worker for worker in workers if _is_invalid(worker)), None):
-        return broken("SlurmNodeInvalid", f"{counted}; Slurm does not use node {invalid.hostname}: {_reason(invalid)}")
-    if usable < choice.total - (most_away(snapshot, choice.total) if _is_updating(snapshot, workers) else 0):
+        said = f"Slurm does not use node {invalid.hostname}: {_reason(invalid)}"
+        return broken("SlurmNodeInvalid", f"{counted}; {said}", available=enough)
+    if wrong:  # some of many are always away: that alone is no alarm
+        return under_way(wrong.reason, f"{counted}; {wrong.message}", available=True)
+    return _at_work(snapshot, choice, workers, counted, usable)
+
+
+def _at_work(snapshot: Snapshot, choice: Choice, workers: list[Worker], counted: str, usable: int) -> Standing:
+    """Nothing is wrong."""
+    enough = _are_enough(usable, snapshot, choice)
+    updated = sum(worker.revision == snapshot.revision for worker in workers)
+    if not enough:
         return under_way("WorkersStarting", counted)
-    if _is_updating(snapshot, workers):
-        updated = sum(worker.revision == snapshot.revision for worker in workers)
-        note = f"{updated} of {choice.total} workers are of the present template{_held(snapshot, choice)}"
-        return under_way("RollingUpdate", note, ready=True)
+    if _is_updating(snapshot, workers) and not _is_on_delete(snapshot):
+        note = f"{updated} of {choice.total} workers are of the present template"
+        return under_way("RollingUpdate", f"{note}{_held(snapshot, choice)}", available=True)
+    if usable < choice.total:
+        return under_way("WorkersStarting", counted, available=True)
     if choice.going:
-        return under_way("ScalingDown", f"{len(choice.going)} workers are to go{_held(snapshot, choice)}", ready=True)
+        note = f"{len(choice.going)} workers are to go{_held(snapshot, choice)}"
+        return under_way("ScalingDown", note, ready=True)
+    if _is_updating(snapshot, workers):
+        older = f"{len(workers) - updated} of an earlier template stay until they are deleted"
+        return settled(f"{counted}; {older} (updateStrategy OnDelete)")
     return settled(counted)
+
+
+def _are_enough(usable: int, snapshot: Snapshot, choice: Choice) -> bool:
+    """No more are missing than maxUnavailable allows, and there is one if any is wanted."""
+    return usable >= min(choice.total, max(1, choice.total - most_away(snapshot, choice.total)))
+
+
+def _worker_trouble(snapshot: Snapshot, workers: list[Worker]) -> PodTrouble | None:
+    if stuck := next((worker for worker in workers if worker.was_never_started), None):
+        return PodTrouble("WorkersFailing", f"pod {stuck.name}: {_waits_for(stuck)}")
+    assigned = (worker.pod for worker in snapshot.workers if worker.is_assigned)
+    return pod_trouble(assigned, snapshot.nodes.get, snapshot.now)
+
+
+def _unheard(snapshot: Snapshot, choice: Choice, workers: list[Worker]) -> Standing:
+    """Of the workers only their pods are seen."""
+    ready = sum(_is_available(worker, snapshot) for worker in workers)
+    counted = f"{min(ready, choice.total)} of {choice.total} workers have a ready pod"
+    said = f"{counted}; Slurm does not answer, and nothing is drained or deleted until it does"
+    if snapshot.is_silent:
+        name = snapshot.nodeset.spec.controller_ref.name
+        more = f"the status of Controller {name} says more"
+        return broken("SlurmNotAnswering", f"{said}: {more}")
+    enough = _are_enough(ready, snapshot, choice)
+    return under_way("SlurmNotAnswering", said, available=enough)
 
 
 def _deleting(snapshot: Snapshot, choice: Choice) -> Standing:
@@ -105,7 +157,7 @@ def _still_to_do(snapshot: Snapshot) -> str:
     return "its records in Slurm go"
 
 
-def _mute(snapshot: Snapshot, choice: Choice, workers: list[Worker], counted: str, *, ready: bool) -> Standing:
+def _mute(snapshot: Snapshot, choice: Choice, workers: list[Worker], counted: str, usable: int) -> Standing:
     """Nobody can be asked, and that is how the cluster was written: its pods are all that is seen."""
     if choice.going or _is_updating(snapshot, workers):
         seconds = snapshot.nodeset.spec.drain_deadline_seconds
@@ -115,10 +167,11 @@ def _mute(snapshot: Snapshot, choice: Choice, workers: list[Worker], counted: st
         return broken(
             "NoRestApi",
             f"{counted}; the cluster has no RestApi, so nobody can say whether jobs run on workers that are to go: {when}",
-            ready=ready,
+            available=_are_enough(usable, snapshot, choice),
         )
-    if not ready:
-        return under_way("WorkersStarting", counted)
+    if usable < choice.total:
+        enough = _are_enough(usable, snapshot, choice)
+        return under_way("WorkersStarting", counted, available=enough)
     return settled(f"{counted}; the cluster has no RestApi: whether Slurm knows them is not seen, and none can be drained", "NoRestApi")
 
 
@@ -145,6 +198,10 @@ def _is_updating(snapshot: Snapshot, workers: list[Worker]) -> bool:
     return bool(snapshot.revision) and any(worker.revision != snapshot.revision for worker in workers)
 
 
+def _is_on_delete(snapshot: Snapshot) -> bool:
+    return snapshot.nodeset.spec.update_strategy.type is not Update.ROLLING
+
+
 def _held(snapshot: Snapshot, choice: Choice) -> str:
     """Why those that are to go are still there: the first of them by name."""
     for worker in sorted(live(snapshot), key=lambda worker: worker.name):
@@ -153,10 +210,16 @@ def _held(snapshot: Snapshot, choice: Choice) -> str:
     return ""
 
 
+def is_unregistered(worker: Worker) -> bool:
+    """Its slurmd is ready, and Slurm does not know it."""
+    return worker.slurm is None and worker.is_ready and not worker.is_leaving
+
+
 def _unregistered(snapshot: Snapshot, workers: list[Worker]) -> Worker | None:
     def is_late(worker: Worker) -> bool:
         since = worker.ready_changed_at
-        return worker.slurm is None and worker.is_ready and since is not None and snapshot.now - since >= REGISTERING
+        is_old = since is not None and snapshot.now - since >= REGISTERING
+        return is_unregistered(worker) and is_old
 
     return next((worker for worker in workers if is_late(worker)), None)
 

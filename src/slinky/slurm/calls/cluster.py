@@ -113,7 +113,8 @@ class ClusterCalls:
     async def conf(self) -> Configuration:
         """slurm.conf as slurmctld has it (Slurm 26.05 and later)."""
         await self._connection.require("conf")
-        return Configuration((await self._connection.read("slurm/conf", _CONFIGURATION)).slurm_conf)
+        answer = await self._connection.read("slurm/conf", _CONFIGURATION)
+        return Configuration(answer.slurm_conf, answer.slurm_conf_meta.boot_time)
 
     async def reconfigure(self) -> None:
         """Make slurmctld read its configuration again."""

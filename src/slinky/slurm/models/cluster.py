@@ -304,9 +304,13 @@ class Ping(msgspec.Struct, frozen=True, gc=False):
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """slurm.conf as slurmctld has it: keys as in the file, values as JSON has them."""
+    """slurm.conf as slurmctld has it: keys as in the file, values as JSON has them.
+
+    `boot_time`: when slurmctld started, in seconds since 1970; 0 where it does not say.
+    """
 
     values: dict[str, Any]
+    boot_time: int = 0
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
@@ -340,10 +344,15 @@ class PingList(Envelope, kw_only=True):
     pings: list[Ping] | None = None
 
 
-class ConfigurationState(msgspec.Struct, frozen=True, rename={"_next_job_id": "NEXT_JOB_ID"}):
+class ConfigurationState(
+    msgspec.Struct,
+    frozen=True,
+    rename={"_next_job_id": "NEXT_JOB_ID", "boot_time": "BOOT_TIME"},
+):
     """What slurmctld tells of itself beside slurm.conf, at the moment of the request."""
 
     _next_job_id: Triplet | None = None
+    boot_time: int = 0
     next_job_id = Number[int]("_next_job_id")
 
 
