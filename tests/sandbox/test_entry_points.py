@@ -147,6 +147,40 @@ def test_a_daemon_that_crashed_is_started_anew_a_few_times(tmp_path: Path, again
     assert "it is started anew" in done.stderr
 
 
+DEBIANS = """@include common-auth
+account    required     pam_nologin.so
+@include common-account
+session    required     pam_limits.so
+"""
+
+
+def admitted(file: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["sh", str(FILES / "admit-jobs"), str(file)], capture_output=True, text=True, timeout=20, check=False)
+
+
+def test_pam_slurm_adopt_decides_whatever_common_account_says(tmp_path: Path) -> None:
+    """In a substack a sufficient module ends that part only: pam_slurm_adopt is asked all the same."""
+    file = tmp_path / "sshd"
+    file.write_text(DEBIANS)
+    for _ in range(2):
+        assert admitted(file).returncode == 0
+    accounts = [line.split() for line in file.read_text().splitlines() if line.startswith("account")]
+    assert [words[1:3] for words in accounts] == [
+        ["required", "pam_nologin.so"],
+        ["substack", "common-account"],
+        ["required", "pam_slurm_adopt.so"],
+    ]
+    assert "@include common-account" not in file.read_text()
+
+
+def test_sshd_does_not_start_where_pam_slurm_adopt_has_no_place(tmp_path: Path) -> None:
+    file = tmp_path / "sshd"
+    file.write_text("# pam_slurm_adopt.so is not here\naccount include password-auth\n")
+    done = admitted(file)
+    assert done.returncode == 1
+    assert f"sshd does not start: {file} has no line '@include common-account'" in done.stderr
+
+
 def test_every_script_is_sound_for_a_plain_shell() -> None:
     for script in FILES.iterdir():
         if script.suffix != ".c" and script.name != "notified":
