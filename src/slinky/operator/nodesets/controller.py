@@ -167,13 +167,14 @@ class NodeSets:
 
         def make(act: CreatePod) -> dict[str, Any]:
             assert base is not None
-            made = worker_pod(nodeset, base, ordinal=act.ordinal, node=snapshot.nodes.get(act.node), revision=snapshot.revision)
+            node = snapshot.nodes.get(act.node)
+            made = worker_pod(nodeset, base, ordinal=act.ordinal, node=node, revision=snapshot.revision, name=act.name)
             if nodeset.spec.workload_disruption_protection:
                 made["metadata"]["labels"] |= {marks.PROTECT: "true"}  # from its first moment on
             return made
 
         def make_claim(act: CreateClaim) -> dict[str, Any]:
-            return worker_claims(nodeset, ordinal=act.ordinal, node=snapshot.nodes.get(act.node))[act.template]
+            return worker_claims(nodeset, act.pod)[act.template]
 
         for act in acts:
             if isinstance(act, Tell):
