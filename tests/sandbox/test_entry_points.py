@@ -95,6 +95,35 @@ def test_slurmctld_finds_the_folder_of_its_state(words, tmp_path: Path) -> None:
     assert (tmp_path / "state/x").is_dir()
 
 
+def test_slurmctld_says_which_folder_it_may_not_write_and_whose_it_is(tmp_path: Path) -> None:
+    """As user 401, on a volume that belongs to root: in the log, and where the kubelet finds a container's last words."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become another user")
+    state, last_words = tmp_path / "state", tmp_path / "termination-log"
+    state.mkdir(mode=0o755)
+    last_words.touch()
+    last_words.chmod(0o666)
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(f"StateSaveLocation={state}\n")
+    script = tmp_path / "slurmctld-entry"
+    script.write_text((FILES / "slurmctld").read_text().replace('exec "$here/notified"', "echo started; exit 0 #"))
+    command = ["setpriv", "--reuid=401", "--regid=401", "--clear-groups", "sh", str(script)]
+    env = {"PATH": os.environ["PATH"], "SLURM_CONF": str(conf), "TERMINATION_LOG": str(last_words), "RUNTIME_DIRECTORY": "/tmp"}
+    refused = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=False)
+    assert refused.returncode == 1
+    said = f"no access to the state folder {state}: it belongs to 0:0 with mode 755, and slurmctld runs as 401:401."
+    assert said in last_words.read_text() and said in refused.stderr
+    os.chown(state, 401, 401)
+    (state / "job_state").touch(mode=0o600)
+    refused = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=False)
+    assert f"no access to the state file {state}/job_state: it belongs to 0:0 with mode 600" in last_words.read_text()
+    os.chown(state / "job_state", 401, 401)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.strip() == "started"
+
+
 def test_slurmrestd_gets_its_words_as_they_are(words) -> None:  # type: ignore[no-untyped-def]
     assert words("slurmrestd", "-s", "openapi/slurmctld", "0.0.0.0:6820") == ["slurmrestd", "-s", "openapi/slurmctld", "0.0.0.0:6820"]
 
