@@ -67,7 +67,7 @@ def _missing(snapshot: Snapshot, wanted: list[Node]) -> list[CreatePod]:
     made: list[CreatePod] = []
     for node in sorted(wanted, key=lambda node: node.metadata.name):
         target, hostname = node.metadata.name, host_name(snapshot.nodeset, None, node)
-        if target in taken or hostname in hostnames or hostname in snapshot.taken:
+        if target in taken or hostname in hostnames or hostname in snapshot.taken or hostname in snapshot.lent:
             continue
         name = free_name(snapshot.nodeset, node, held)
         if name not in snapshot.pods and name not in snapshot.created:
@@ -80,8 +80,11 @@ def _missing(snapshot: Snapshot, wanted: list[Node]) -> list[CreatePod]:
 def _taken(snapshot: Snapshot, wanted: list[Node], staying: list[Worker]) -> dict[str, str]:
     """Names that workers are wanted with and another NodeSet has."""
     here = {target_of(worker.pod) for worker in staying}
-    names = (host_name(snapshot.nodeset, None, node) for node in wanted if node.metadata.name not in here)
-    return {name: snapshot.taken[name] for name in names if name in snapshot.taken}
+    names = {host_name(snapshot.nodeset, None, node) for node in wanted if node.metadata.name not in here}
+    lent = names | {worker.hostname for worker in staying}
+    return {name: holder for name, holder in snapshot.lent.items() if name in lent} | {
+        name: snapshot.taken[name] for name in names if name in snapshot.taken
+    }
 
 
 def _has_its_name(nodeset: NodeSet, worker: Worker, node: Node) -> bool:

@@ -60,7 +60,12 @@ def standing(snapshot: Snapshot, choice: Choice) -> Standing:
         return broken("WorkersFailing", f"{counted}; pod {stuck.name}: {_waits_for(stuck)}", ready=usable >= choice.total)
     if choice.taken:
         name, holder = min(choice.taken.items())
-        note = f"{counted}; Slurm node {name} is a worker of NodeSet {holder}, and the cluster can have one of that name: have the two fit different Kubernetes nodes"
+        todo = (
+            "have the two fit different Kubernetes nodes"
+            if snapshot.nodeset.spec.is_daemon_set
+            else "give one of the two another template.spec.hostname"
+        )
+        note = f"{counted}; Slurm node {name} is a worker of NodeSet {holder}, and the cluster can have one of that name: {todo}"
         return broken("NameTaken", note, ready=usable >= choice.total)
     if snapshot.controller is ClusterStands.MUTE:
         return _mute(snapshot, choice, workers, counted, ready=usable >= choice.total)
