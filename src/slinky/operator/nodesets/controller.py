@@ -17,11 +17,12 @@ from slinky.operator.conditions import broken
 from slinky.operator.files import UnreadableError
 from slinky.operator.kinds import NODESETS, NodeSet, NodeSetSpec, Written
 from slinky.operator.nodesets import marks
-from slinky.operator.nodesets.acts import Act, CreateClaim, CreatePod, LetGo, Tell
+from slinky.operator.nodesets.acts import Act, ChangePod, CreateClaim, CreatePod, LetGo, Tell
 from slinky.operator.nodesets.carrying import Carrier
 from slinky.operator.nodesets.looking import Look
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.plan import choose, plan
+from slinky.operator.nodesets.remarks import remarked
 from slinky.operator.nodesets.revisions import REVISIONS, new_revision, surplus_revisions
 from slinky.operator.nodesets.snapshot import Snapshot
 from slinky.operator.nodesets.status import numbers, selector_text, standing
@@ -90,7 +91,10 @@ class NodeSets:
         snapshot = await self._look.at(nodeset, view, memory)
         if nodeset.spec.revision_history_limit and view is not None:
             await self._keep_history(snapshot)
-        acts = plan(snapshot)
+        remarks: list[ChangePod] = []
+        if view is not None:
+            snapshot, remarks = remarked(snapshot, view)
+        acts: list[Act] = [*remarks, *plan(snapshot)]
         if view is None:
             acts = [act for act in acts if not isinstance(act, CreatePod | CreateClaim)]
         carrier = await self._carry_out(found, snapshot, acts, view)
@@ -194,7 +198,13 @@ class NodeSets:
         if not any(isinstance(act, LetGo) for act in acts):
             await self._site.statuses.say("NodeSet", found, said, **numbers(snapshot, choice))
         comes_again = carrier.again or (wrong is not None and not wrong.lasting)
-        if said["Progressing"].status or choice.going or comes_again or self._memories[snapshot.nodeset.metadata.uid].is_waiting:
+        if (
+            said["Progressing"].status
+            or choice.going
+            or choice.taken
+            or comes_again
+            or self._memories[snapshot.nodeset.metadata.uid].is_waiting
+        ):
             self.queue.add_after(found.key, UNSETTLED_SECONDS)
 
     async def _say_broken(self, found: Written, trouble: Trouble) -> None:
