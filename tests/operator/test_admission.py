@@ -149,6 +149,8 @@ def test_only_our_group_is_sent_and_a_webhook_that_is_down_refuses() -> None:
     assert (rule["apiGroups"], rule["operations"], webhook["failurePolicy"]) == (["slinky.slurm.net"], ["CREATE", "UPDATE"], "Fail")
     assert webhook["clientConfig"]["service"] == {"name": "slurm-operator-admission", "namespace": "here", "port": 443, "path": "/validate"}
     assert "namespaceSelector" not in webhook
+    (condition,) = webhook["matchConditions"]
+    assert "object.spec != oldObject.spec" in condition["expression"]
 
 
 def test_with_a_list_of_namespaces_no_others_are_sent() -> None:

@@ -20,6 +20,7 @@ from slinky.operator.objects.loginset import login_objects
 from slinky.operator.objects.restapi import restapi_objects
 from slinky.operator.objects.secrets import token_secret
 from slinky.operator.objects.view import AccountingView, ClusterView
+from slinky.operator.objects.worker_names import pod_name
 from slinky.operator.objects.worker_pod import revision_of, worker_base, worker_claims, worker_pod
 from slinky.operator.objects.workers import nodeset_objects
 
@@ -93,7 +94,7 @@ class Case:
         for worker in self.around.workers:
             nodeset = next(one for one in view.nodesets if one.metadata.name == worker["nodeset"])
             node, ordinal = self.nodes.get(worker.get("node", "")), worker.get("ordinal")
-            yield from worker_claims(nodeset, ordinal=ordinal, node=node)
+            yield from worker_claims(nodeset, pod_name(nodeset, ordinal, node))
             yield worker_pod(nodeset, worker_base(nodeset, view), ordinal=ordinal, node=node, revision=revision_of(nodeset, view))
 
     def shown(self) -> list[dict[str, Any]]:

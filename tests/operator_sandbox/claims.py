@@ -2,7 +2,7 @@
 
 from tests.operator_sandbox.cluster import Cluster
 
-__all__ = ["claims_are_kept_as_the_policy_says"]
+__all__ = ["a_state_folder_of_roots_is_named", "claims_are_kept_as_the_policy_says"]
 
 WITH_SCRATCH = """
 apiVersion: slinky.slurm.net/v1beta1
@@ -55,3 +55,39 @@ def _again(cluster: Cluster) -> None:
 def _scaled(cluster: Cluster, count: int) -> None:
     cluster.kubectl("scale", "nodeset", "scratchy", f"--replicas={count}")
     cluster.until(f"there were {count} workers", lambda: len(cluster.workers("scratchy")) == count)
+
+
+ROOTED = """
+apiVersion: slinky.slurm.net/v1beta1
+kind: Controller
+metadata: {name: rooted, namespace: slurm}
+spec:
+  clusterName: rooted
+  slurmctld: {image: "sandbox/slurmctld:1"}
+"""
+STATE = "/var/spool/slurmctld/rooted"
+OWNER = {
+    "name": "own-state",
+    "image": "sandbox/slurmctld:1",
+    "command": ["chown", "-R", "401:401", STATE],
+    "securityContext": {
+        "runAsUser": 0,
+        "runAsNonRoot": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "DAC_READ_SEARCH"]},
+    },
+    "volumeMounts": [{"name": "statesave", "mountPath": STATE}],
+}
+
+
+def a_state_folder_of_roots_is_named(cluster: Cluster) -> None:
+    """Volumes of the default StorageClass are folders of the host, which no fsGroup changes: the Controller says whose the folder is. The init container of docs/operator-objects.md mends it."""
+    cluster.kubectl("apply", "--filename=-", written=ROOTED)
+    wanted = f"no access to the state folder {STATE}: it belongs to 0:0 with mode 755, and slurmctld runs as 401:401"
+    cluster.until("the folder was named", lambda: wanted in cluster.condition("controller", "rooted", "Degraded")[1])
+    cluster.patch("controller", "rooted", {"spec": {"template": {"spec": {"initContainers": [OWNER]}}}})
+    cluster.until("slurmctld ran", lambda: cluster.condition("controller", "rooted", "Ready")[0] == "True")
+    cluster.kubectl("delete", "controller", "rooted", "--wait=false")
+    cluster.until("it was gone", lambda: not cluster.get("controller", "rooted"))
+    cluster.kubectl("delete", "persistentvolumeclaim", "statesave-rooted-controller-0")

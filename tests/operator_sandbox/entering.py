@@ -57,8 +57,35 @@ def a_worker_lets_in_who_has_a_job(cluster: Cluster) -> None:
     cluster.until_job(job, "CANCELLED")
     cluster.until("she is refused again", lambda: "you have no active jobs on this node" in ssh(cluster, "erin@shell-0", "id -un"))
     cluster.login("scancel", str(others))
+    _a_local_user_needs_a_job_too(cluster)
     cluster.kubectl("delete", "nodeset", "shell", "--wait=false")
     cluster.until("the NodeSet was gone", lambda: not cluster.get("nodeset", "shell"))
+
+
+def _a_local_user_needs_a_job_too(cluster: Cluster) -> None:
+    """A user of the worker's own /etc/passwd, for whom pam_localuser in common-account is sufficient. With a job that user gets in, and the session belongs to the job; root gets in without."""
+    add = "id -u local || useradd --uid 4001 --create-home --shell /bin/bash local"
+    for where in ("shell-0", "deploy/slurm-login"):
+        cluster.kubectl("exec", where, "--", "sh", "-ec", f"{add}; echo 'local:an example' | chpasswd")
+    assert "sufficient" in cluster.on("shell-0", "grep", "pam_localuser", "/etc/pam.d/common-account")
+    said = ssh(cluster, "local@shell-0", "id -un")
+    assert "you have no active jobs on this node" in said, said
+    assert "code 0" not in said
+    job = cluster.submit("sleep 600", "--partition=shell", user="local")
+    cluster.until_job(job, "RUNNING")
+    told = ssh(cluster, "local@shell-0", "id -un; echo job $SLURM_JOB_ID; scontrol listpids $SLURM_JOB_ID; echo mine $$").splitlines()
+    assert told[0] == "local", told
+    assert f"job {job}" in told
+    extern = {line.split()[0] for line in told if line.split()[2:3] == ["extern"]}
+    assert extern, f"no process of the job's extern step: {told}"
+    cluster.login("scancel", str(job))
+    cluster.until_job(job, "CANCELLED")
+    cluster.until("local is refused again", lambda: "no active jobs" in ssh(cluster, "local@shell-0", "id -un"))
+    key = "rm -f /tmp/root*; ssh-keygen -q -t ed25519 -N '' -f /tmp/root; cat /tmp/root.pub"
+    public = cluster.login("sh", "-ec", key).strip()
+    cluster.on("shell-0", "sh", "-ec", f"mkdir -p -m 700 /root/.ssh; echo '{public}' > /root/.ssh/authorized_keys")
+    said = ssh(cluster, "root@shell-0", "id -un", "-i /tmp/root -o BatchMode=yes")
+    assert said.split()[-3:] == ["root", "code", "0"], said
 
 
 def login_nodes_of_two_kinds(cluster: Cluster) -> None:

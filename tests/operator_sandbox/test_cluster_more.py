@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import CHECKOUT
-from tests.operator_sandbox import changes, claims, entering, leaving, scaling
+from tests.operator_sandbox import changes, claims, entering, leaving, lending, scaling
 from tests.operator_sandbox.cluster import EXAMPLES, Cluster
 from tests.operator_sandbox.connections import Connection, Place, Traffic, refused
 
@@ -51,6 +51,10 @@ def test_an_autoscaler_has_its_way(cluster: Cluster) -> None:
 
 def test_volumes_of_workers_are_kept_as_the_policy_says(cluster: Cluster) -> None:
     claims.claims_are_kept_as_the_policy_says(cluster)
+
+
+def test_a_state_folder_that_belongs_to_root_is_named(cluster: Cluster) -> None:
+    claims.a_state_folder_of_roots_is_named(cluster)
 
 
 def test_slurmctlds_own_metrics_are_read_from_its_service(cluster: Cluster) -> None:
@@ -158,6 +162,7 @@ async def test_workers_in_pods_join_a_slurm_that_runs_elsewhere(cluster: Cluster
     cluster.until("the workers were ready", lambda: cluster.condition("nodeset", "burst", "Ready")[0] == "True")
     srun = ["srun", "--partition=all", "--constraint=burst", "--nodes=2", "hostname"]
     assert sorted((await cluster.sandbox.link.run("head", *srun)).split()) == ["burst-0", "burst-1"]
+    lending.another_namespace_lends_workers_of_the_same_names(cluster)
     cluster.kubectl("delete", f"--filename={EXAMPLES / 'external.yaml'}", "--wait=false")
     cluster.until("the workers were gone, and what they belonged to", lambda: not cluster.get("controller", "head"))
 

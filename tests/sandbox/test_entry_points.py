@@ -95,6 +95,35 @@ def test_slurmctld_finds_the_folder_of_its_state(words, tmp_path: Path) -> None:
     assert (tmp_path / "state/x").is_dir()
 
 
+def test_slurmctld_says_which_folder_it_may_not_write_and_whose_it_is(tmp_path: Path) -> None:
+    """As user 401, on a volume that belongs to root: in the log, and where the kubelet finds a container's last words."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become another user")
+    state, last_words = tmp_path / "state", tmp_path / "termination-log"
+    state.mkdir(mode=0o755)
+    last_words.touch()
+    last_words.chmod(0o666)
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(f"StateSaveLocation={state}\n")
+    script = tmp_path / "slurmctld-entry"
+    script.write_text((FILES / "slurmctld").read_text().replace('exec "$here/notified"', "echo started; exit 0 #"))
+    command = ["setpriv", "--reuid=401", "--regid=401", "--clear-groups", "sh", str(script)]
+    env = {"PATH": os.environ["PATH"], "SLURM_CONF": str(conf), "TERMINATION_LOG": str(last_words), "RUNTIME_DIRECTORY": "/tmp"}
+    refused = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=False)
+    assert refused.returncode == 1
+    said = f"no access to the state folder {state}: it belongs to 0:0 with mode 755, and slurmctld runs as 401:401."
+    assert said in last_words.read_text() and said in refused.stderr
+    os.chown(state, 401, 401)
+    (state / "job_state").touch(mode=0o600)
+    refused = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=False)
+    assert f"no access to the state file {state}/job_state: it belongs to 0:0 with mode 600" in last_words.read_text()
+    os.chown(state / "job_state", 401, 401)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.strip() == "started"
+
+
 def test_slurmrestd_gets_its_words_as_they_are(words) -> None:  # type: ignore[no-untyped-def]
     assert words("slurmrestd", "-s", "openapi/slurmctld", "0.0.0.0:6820") == ["slurmrestd", "-s", "openapi/slurmctld", "0.0.0.0:6820"]
 
@@ -145,6 +174,40 @@ def test_a_daemon_that_crashed_is_started_anew_a_few_times(tmp_path: Path, again
     assert done.returncode == code
     assert len(times.read_text().split()) == starts
     assert "it is started anew" in done.stderr
+
+
+DEBIANS = """@include common-auth
+account    required     pam_nologin.so
+@include common-account
+session    required     pam_limits.so
+"""
+
+
+def admitted(file: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["sh", str(FILES / "admit-jobs"), str(file)], capture_output=True, text=True, timeout=20, check=False)
+
+
+def test_pam_slurm_adopt_decides_whatever_common_account_says(tmp_path: Path) -> None:
+    """In a substack a sufficient module ends that part only: pam_slurm_adopt is asked all the same."""
+    file = tmp_path / "sshd"
+    file.write_text(DEBIANS)
+    for _ in range(2):
+        assert admitted(file).returncode == 0
+    accounts = [line.split() for line in file.read_text().splitlines() if line.startswith("account")]
+    assert [words[1:3] for words in accounts] == [
+        ["required", "pam_nologin.so"],
+        ["substack", "common-account"],
+        ["required", "pam_slurm_adopt.so"],
+    ]
+    assert "@include common-account" not in file.read_text()
+
+
+def test_sshd_does_not_start_where_pam_slurm_adopt_has_no_place(tmp_path: Path) -> None:
+    file = tmp_path / "sshd"
+    file.write_text("# pam_slurm_adopt.so is not here\naccount include password-auth\n")
+    done = admitted(file)
+    assert done.returncode == 1
+    assert f"sshd does not start: {file} has no line '@include common-account'" in done.stderr
 
 
 def test_every_script_is_sound_for_a_plain_shell() -> None:

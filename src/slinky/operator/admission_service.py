@@ -56,6 +56,11 @@ SECONDS = 5
 LOOK_UP_SECONDS = 2.0
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 CONFIG_MAPS: Resource[dict[str, Any]] = Resource("", "v1", "configmaps", dict)
+# What `Validator` lets pass unjudged is not sent at all: a webhook that is down must not keep finalizers or labels from changing.
+SPEC_IS_NEW = (
+    'request.operation == "CREATE" || (!has(object.metadata.deletionTimestamp)'
+    " && (has(object.spec) != has(oldObject.spec) || (has(object.spec) && object.spec != oldObject.spec)))"
+)
 
 T = TypeVar("T", Controller, NodeSet, LoginSet)
 
@@ -110,6 +115,7 @@ def configuration(settings: Settings, *, authorities: bytes = b"") -> dict[str, 
                 "scope": "Namespaced",
             }
         ],
+        "matchConditions": [{"name": "spec-is-new", "expression": SPEC_IS_NEW}],
         "failurePolicy": "Ignore" if ours.fail_open else "Fail",
         "timeoutSeconds": SECONDS,
         "sideEffects": "None",

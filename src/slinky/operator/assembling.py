@@ -4,6 +4,8 @@ Comes in: the objects as they were written, and the ConfigMaps and Secrets that 
 that is not known and the cluster exists already, no view is given: a partition whose NodeSet has a typing mistake must not vanish from under its jobs.
 """
 
+import hashlib
+import hmac
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -14,9 +16,12 @@ import msgspec
 from slinky.kube import Key
 from slinky.operator import names
 from slinky.operator.children import digest
-from slinky.operator.kinds import Accounting, Controller, KeyReference, LoginSet, NodeSet, RestApi, Token, Written
+from slinky.operator.conf.slurm import WITHOUT_CGROUPS
+from slinky.operator.conf.text import pairs_of, parse
+from slinky.operator.kinds import Accounting, Controller, LoginSet, NodeSet, RestApi, Token, Written
 from slinky.operator.kinds.reading import Problem, read_as
 from slinky.operator.objects.controller import referenced_files
+from slinky.operator.objects.privilege import is_privileged
 from slinky.operator.objects.view import AccountingView, ClusterView, jwt_key, slurm_key
 from slinky.operator.relations import accounting_of, controller_of
 from slinky.operator.settings import ImageSettings, Settings
@@ -120,6 +125,9 @@ class Assembler:
         namespace = controller.metadata.namespace
         accounting = self._accounting(controller)
         nodesets, logins = self.members(NodeSet, controller), self.members(LoginSet, controller)
+        keys = {slurm_key(controller)[0], jwt_key(controller)[0], *(names.host_keys(login.metadata.name) for login in logins)}
+        sssd = _with_passwords(nodesets, logins) - keys
+        digests = await self.digests(namespace, keys, optional=True, guessable=sssd, key=slurm_key(controller))
         return ClusterView(
             controller=controller,
             accounting=accounting,
@@ -127,11 +135,25 @@ class Assembler:
             restapis=self.members(RestApi, controller),
             loginsets=logins,
             files=await self._files(controller),
-            digests=await self.digests(namespace, self._secrets(controller, accounting, nodesets, logins), optional=True),
+            digests=digests,
+            plain_digests=await self.digests(namespace, sssd, optional=True),
+            runs_without_cgroups=await self._runs_without_cgroups(controller, nodesets),
             cluster_domain=self._domain,
             network_policies=self._settings.network_policies,
             service_monitors="ServiceMonitor" in self._watches.children,
         )
+
+    async def _runs_without_cgroups(self, controller: Controller, nodesets: Iterable[NodeSet]) -> bool | None:
+        """As its configuration says now; asked where NodeSets differ, which must not change it."""
+        if len({is_privileged(nodeset) for nodeset in nodesets}) < 2:
+            return None
+        meta = controller.metadata
+        held = await self._watches.files.content("ConfigMap", names.config(meta.name), meta.namespace)
+        if held is None:
+            return None
+        said = pairs_of(parse(held.data.get("slurm.conf", "")))
+        types = [pair.value.lower() for pair in said if pair.key.lower() == "proctracktype"]
+        return bool(types) and types[-1] == WITHOUT_CGROUPS
 
     async def accounting_view(self, accounting: Accounting) -> AccountingView:
         """Raises Trouble where a key is not there."""
@@ -139,15 +161,19 @@ class Assembler:
         plain = AccountingView(
             accounting=accounting, controllers=tuple(self.controllers_of(name, namespace)), network_policies=self._settings.network_policies
         )
-        secrets = {key[0] for key in (plain.slurm_key, plain.jwt_key) if key is not None}
+        keys = {key[0] for key in (plain.slurm_key, plain.jwt_key) if key is not None}
+        certificates: set[str] = set()
         tls = accounting.spec.storage_config.tls if accounting.spec.storage_config else None
         if tls is not None:
-            secrets |= {reference.name for reference in (tls.ca_ref, tls.certificate_ref, tls.key_ref) if reference is not None}
+            certificates = {reference.name for reference in (tls.ca_ref, tls.certificate_ref, tls.key_ref) if reference is not None}
         jwks, storage = accounting.spec.jwks_key_ref, accounting.spec.storage_config
         password = storage.password_key_ref if storage else None
+        # The certificates may stand in one Secret with the password.
+        guessable = ({password.name} if password else set()) & (certificates - keys)
+        secrets = (keys | certificates) - guessable
         return replace(
             plain,
-            digests=await self.digests(namespace, secrets),
+            digests=await self.digests(namespace, secrets, guessable=guessable, key=plain.slurm_key),
             files={jwks.name: await self._file(jwks.name, namespace)} if jwks else {},
             password_mark=self._version("Secret", password.name, namespace) if password else "",
         )
@@ -157,16 +183,39 @@ class Assembler:
         found = self._watches.files.get(kind, Key(namespace, name))
         return f"{found.metadata.uid} {found.metadata.resource_version}" if found else ""
 
-    async def digests(self, namespace: str, secrets: Iterable[str], *, optional: bool = False) -> dict[str, str]:
-        """Of the content of each Secret. Raises Trouble where one is not there, unless it is `optional`."""
+    async def digests(
+        self,
+        namespace: str,
+        secrets: Iterable[str],
+        *,
+        optional: bool = False,
+        guessable: Iterable[str] = (),
+        key: tuple[str, str] | None = None,
+    ) -> dict[str, str]:
+        """Of the content of each Secret. Raises Trouble where one is not there, unless it is `optional`.
+
+        Pods show digests, so words could be tried against that of a password. Those of `guessable` Secrets are keyed by slurm.key (`key`: its
+        Secret and its name there), which those who may read pods do not know; without it there are none.
+        """
         found: dict[str, str] = {}
-        for name in sorted(set(secrets)):
+        keyed = set(guessable)
+        for name in sorted({*secrets, *keyed}):
             content = await self._watches.files.content("Secret", name, namespace)
-            if content is not None:
-                found[name] = digest(dict(content.data))[:16]
-            elif not optional:
-                raise Trouble("SecretNotFound", f"there is no Secret {name} in namespace {namespace}", lasting=True)
+            if content is None:
+                if not optional:
+                    raise Trouble("SecretNotFound", f"there is no Secret {name} in namespace {namespace}", lasting=True)
+                continue
+            plain = digest(dict(content.data))
+            if name not in keyed:
+                found[name] = plain[:16]
+            elif secret := await self._content(key, namespace):
+                found[name] = hmac.new(secret, plain.encode(), hashlib.sha256).hexdigest()[:16]
         return found
+
+    async def _content(self, key: tuple[str, str] | None, namespace: str) -> bytes:
+        """Of a key in a Secret; empty where it is not there."""
+        content = await self._watches.files.content("Secret", key[0], namespace) if key else None
+        return (content.bytes_of(key[1]) if content and key else None) or b""
 
     async def _files(self, controller: Controller) -> dict[str, Mapping[str, str]]:
         """Judged at each look: a ConfigMap can be changed without its Controller, and then no webhook sees it."""
@@ -182,7 +231,8 @@ class Assembler:
         if found.binary_data:
             raise Trouble(
                 "BinaryFile",
-                f"ConfigMap {name} has binary data ({', '.join(sorted(found.binary_data))}): files of Slurm's are text",
+                f"ConfigMap {name} has binary data ({', '.join(sorted(found.binary_data))}), and Slurm hands on text only:"
+                " put programs into the daemons' images or into volumes of their pods, and name them by their paths in extraConf",
                 lasting=True,
             )
         return found.data
@@ -231,19 +281,8 @@ class Assembler:
             return None  # another of that name was there before
         return None if held is None else msgspec.structs.replace(held, metadata=found.metadata)
 
-    @staticmethod
-    def _secrets(
-        controller: Controller, accounting: Accounting | None, nodesets: Iterable[NodeSet], logins: Iterable[LoginSet]
-    ) -> set[str]:
-        """That daemons of the cluster read."""
-        found = {slurm_key(controller)[0], jwt_key(controller)[0]}
-        references: list[KeyReference | None] = [each.spec.ssh.sssd_conf_ref for each in nodesets]
-        for login in logins:
-            references.append(login.spec.sssd_conf_ref)
-            found.add(names.host_keys(login.metadata.name))
-        if accounting is not None and accounting.spec.storage_config is not None:
-            storage = accounting.spec.storage_config
-            references.append(storage.password_key_ref)
-            if storage.tls is not None:
-                references += [storage.tls.ca_ref, storage.tls.certificate_ref, storage.tls.key_ref]
-        return found | {reference.name for reference in references if reference is not None and reference.name}
+
+def _with_passwords(nodesets: Iterable[NodeSet], logins: Iterable[LoginSet]) -> set[str]:
+    """The Secrets with an sssd.conf, in which a password for LDAP may stand."""
+    references = [each.spec.ssh.sssd_conf_ref for each in nodesets] + [each.spec.sssd_conf_ref for each in logins]
+    return {reference.name for reference in references if reference is not None and reference.name}

@@ -17,10 +17,11 @@ from slinky.operator.conf.slurm import slurm_conf
 from slinky.operator.objects.controller import referenced_files
 from slinky.operator.objects.view import ClusterView
 
-__all__ = ["MARK", "all_files", "bundled", "confirmed_config", "confirmed_copy", "mark_in", "marked", "with_files"]
+__all__ = ["MARK", "all_files", "bundled", "confirmed_config", "confirmed_copy", "mark_in", "marked", "too_large", "with_files"]
 
 MARK = "slinky_configuration"
 LENGTH = 16
+MOST_BYTES = 1024 * 1024  # of all values of a ConfigMap: Kubernetes' own limit
 _MARK = re.compile(rf"\b{MARK}=([0-9a-f]+)")
 
 
@@ -38,6 +39,18 @@ def marked(view: ClusterView) -> tuple[ClusterView, str]:
     extra = f"{spec.extra_conf.rstrip()}\nSlurmctldParameters={MARK}={found}\n".lstrip()
     controller = msgspec.structs.replace(view.controller, spec=msgspec.structs.replace(spec, extra_conf=extra))
     return replace(view, controller=controller), found
+
+
+def too_large(files: Mapping[str, str]) -> str:
+    """What is wrong where one ConfigMap cannot hold them all; they stay in one, which the kubelet brings into a pod in one step."""
+    sizes = {name: len(text.encode()) for name, text in files.items()}
+    if (total := sum(sizes.values())) <= MOST_BYTES:
+        return ""
+    largest = ", ".join(f"{name} {sizes[name]:,}" for name in sorted(sizes, key=lambda name: -sizes[name])[:3])
+    return (
+        f"the cluster's files have {total:,} bytes, and the one ConfigMap that they go into holds {MOST_BYTES:,} (the largest: {largest}):"
+        " put large files and programs into the daemons' images or into volumes of their pods, and name them by their paths"
+    )
 
 
 def bundled(objects: Sequence[dict[str, Any]], view: ClusterView) -> list[dict[str, Any]]:

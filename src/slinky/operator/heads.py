@@ -21,7 +21,7 @@ from slinky.operator.conditions import (
     settled,
     under_way,
 )
-from slinky.operator.configuration import bundled, confirmed_config, confirmed_copy, mark_in, marked, with_files
+from slinky.operator.configuration import all_files, bundled, confirmed_config, confirmed_copy, mark_in, marked, too_large, with_files
 from slinky.operator.keys import Makes, host_keys, random_key
 from slinky.operator.kinds import Accounting, Controller, LoginSet, RestApi, Written
 from slinky.operator.objects.accounting import accounting_objects
@@ -107,6 +107,8 @@ class Heads:
         self._assembler.check(controller)
         await self._keys(controller)
         view, configuration = marked(await self._assembler.view(controller))
+        if wrong := too_large(all_files(view)):
+            raise Trouble("FilesTooLarge", wrong, lasting=True)
         objects: Sequence[Body] = bundled(controller_objects(view.controller, view), view)
         if not view.restapis:
             objects = [_restarting(each, configuration) for each in objects]

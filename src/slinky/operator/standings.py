@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from slinky.kube import Node, Pod
+from slinky.kube.objects import ContainerStatus
 from slinky.operator.children import Workload
 from slinky.operator.conditions import Standing, broken, settled, under_way
 
@@ -125,12 +126,23 @@ def _as_the_kubelet_says(pod: Pod) -> PodTrouble | None:
         if waiting is not None and waiting.reason in STUCK:
             return PodTrouble(
                 waiting.reason,
-                f"pod {name}: container {container.name}: {waiting.message or waiting.reason}; its log may tell more",
+                f"pod {name}: container {container.name}: {_why(container)}",
             )
     scheduled = pod.condition("PodScheduled")
     if scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable":
         return PodTrouble("Unschedulable", f"pod {name}: {scheduled.message}")
     return None
+
+
+def _why(container: ContainerStatus) -> str:
+    """Its own last words, where it left some; else the kubelet's, and where to look."""
+    waiting, ended = container.state.waiting, container.last_state.terminated
+    told = (waiting.message or waiting.reason) if waiting else ""
+    if ended is not None and (words := ended.message.strip()):
+        return f"{words} (exit code {ended.exit_code})"
+    if ended is not None and ended.exit_code:
+        return f"{told}; its last exit code was {ended.exit_code}; its log may tell more"
+    return f"{told}; its log may tell more"
 
 
 def _long_unready(pod: Pod, now: dt.datetime) -> PodTrouble | None:

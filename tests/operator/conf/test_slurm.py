@@ -9,7 +9,9 @@ from slinky.operator.conf import slurm_conf
 from slinky.operator.conf.slurm import LEAST_NODES, MOST_NODES, gres_types, max_node_count
 from slinky.operator.conf.text import pairs_of, parse
 from slinky.operator.kinds import Controller, NodeSet
+from slinky.operator.objects.privilege import is_privileged
 from slinky.operator.objects.view import ClusterView
+from slinky.operator.objects.worker_pod import worker_base
 
 
 def controller(**spec: Any) -> Controller:
@@ -63,3 +65,69 @@ def test_the_same_goes_in_in_any_order_and_the_same_comes_out() -> None:
     assert slurm_conf(ClusterView(controller=controller(), nodesets=(a, b))) == slurm_conf(
         ClusterView(controller=controller(), nodesets=(b, a))
     )
+
+
+UNPRIVILEGED = {"securityContext": {"privileged": False}}
+
+
+def cgroups(view: ClusterView) -> tuple[str, str]:
+    """What slurm.conf and cgroup.conf say of them."""
+    return said(view).get("ProctrackType", ""), slurm_conf(view)["cgroup.conf"].split()[0].removeprefix("CgroupPlugin=")
+
+
+ON, OFF = ("", "cgroup/v2"), ("proctrack/linuxproc", "disabled")
+
+
+def test_cgroups_are_off_where_no_slurmd_may_make_any() -> None:
+    plain, small = nodeset("plain"), nodeset("small", slurmd=UNPRIVILEGED)
+    assert cgroups(ClusterView(controller=controller())) == ON
+    assert cgroups(ClusterView(controller=controller(), nodesets=(plain,))) == ON
+    assert cgroups(ClusterView(controller=controller(), nodesets=(small, nodeset("b", slurmd=UNPRIVILEGED)))) == OFF
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_one_unprivileged_nodeset_changes_nothing_for_the_others(runs: bool) -> None:
+    """Validation refuses the mixture; where it is there all the same, the cluster goes on as it is."""
+    nodesets = (nodeset("plain"), nodeset("small", slurmd=UNPRIVILEGED))
+    mixed = ClusterView(controller=controller(), nodesets=nodesets, runs_without_cgroups=runs)
+    assert cgroups(mixed) == (OFF if runs else ON)
+
+
+@pytest.mark.parametrize(("first", "wanted"), [("plain", ON), ("small", OFF)])
+def test_of_a_mixture_in_a_new_cluster_the_oldest_decides(first: str, wanted: tuple[str, str]) -> None:
+    def at(name: str, **spec: Any) -> NodeSet:
+        moment = "2026-01-01T00:00:00Z" if name == first else "2026-01-02T00:00:00Z"
+        meta = {"name": name, "namespace": "ns", "creationTimestamp": moment}
+        return msgspec.convert({"metadata": meta, "spec": spec}, NodeSet)
+
+    nodesets = (at("plain"), at("small", slurmd=UNPRIVILEGED))
+    assert cgroups(ClusterView(controller=controller(), nodesets=nodesets)) == wanted
+
+
+def test_a_proctrack_type_of_the_administrators_holds_for_all() -> None:
+    nodesets = (nodeset("plain"), nodeset("small", slurmd=UNPRIVILEGED))
+    off = controller(extraConf="ProctrackType=proctrack/pgid")
+    assert cgroups(ClusterView(controller=off, nodesets=nodesets)) == ("proctrack/pgid", "disabled")
+    on = controller(extraConf="proctracktype=proctrack/cgroup")
+    found = ClusterView(controller=on, nodesets=(nodesets[1],))
+    assert slurm_conf(found)["cgroup.conf"].startswith("CgroupPlugin=cgroup/v2")
+
+
+@pytest.mark.parametrize(
+    ("spec", "privileged"),
+    [
+        ({}, True),
+        ({"slurmd": UNPRIVILEGED}, False),
+        ({"slurmd": {"securityContext": {"privileged": None}}}, False),
+        ({"slurmd": {"securityContext": None}}, False),
+        ({"slurmd": {"securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}}, True),
+        ({"template": {"spec": {"containers": [{"name": "slurmd", **UNPRIVILEGED}]}}}, False),
+        ({"template": {"spec": {"containers": [{"name": "sidecar", **UNPRIVILEGED}]}}}, True),
+    ],
+)
+def test_a_slurmd_is_as_privileged_as_its_pods_are_made(spec: dict[str, Any], privileged: bool) -> None:
+    made = nodeset(**spec)
+    assert is_privileged(made) is privileged
+    pod = worker_base(made, ClusterView(controller=controller())).spec["containers"]
+    slurmd = next(one for one in pod if one["name"] == "slurmd")
+    assert ((slurmd.get("securityContext") or {}).get("privileged") is True) is privileged

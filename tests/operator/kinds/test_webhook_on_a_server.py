@@ -147,11 +147,26 @@ async def test_what_kubectl_is_told_and_what_happens_while_the_webhook_is_down(c
 
     await webhook.stop()
     assert "failed calling webhook" in await refusal(client, "NodeSet", "later", namespace)
+    await finalizers_go_while_the_webhook_is_down(client, namespace)
     await client.create(NAMESPACES.untyped, {"metadata": {"name": f"{namespace}-other"}})
     await create(client, "NodeSet", "later", f"{namespace}-other")
     await client.delete(NAMESPACES, f"{namespace}-other")
     await webhook.start(client)
     await create(client, "NodeSet", "later", namespace)
+
+
+async def finalizers_go_while_the_webhook_is_down(client: Client, namespace: str) -> None:
+    """The operator lets workers and namespaces go without the webhook. A spec is not changed without it."""
+    nodesets = RESOURCES["NodeSet"]
+    with pytest.raises(ApiError, match="failed calling webhook"):
+        await client.patch(nodesets, "gpu", {"spec": {"replicas": 3}}, namespace)
+    await client.patch(nodesets, "gpu", {"metadata": {"labels": {"a": "b"}}}, namespace)
+    finalizers = ["slinky.slurm.net/test", "slinky.slurm.net/another"]
+    await client.patch(nodesets, "gpu", {"metadata": {"finalizers": finalizers}}, namespace)
+    await client.delete(nodesets, "gpu", namespace)
+    await client.patch(nodesets, "gpu", {"metadata": {"finalizers": finalizers[:1]}}, namespace)
+    await client.patch(nodesets, "gpu", {"metadata": {"finalizers": None}}, namespace)
+    assert all(each["metadata"]["name"] != "gpu" for each in (await client.list(nodesets, namespace)).items)
 
 
 async def mistakes_are_refused(client: Client, namespace: str) -> None:

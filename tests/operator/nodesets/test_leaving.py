@@ -107,7 +107,7 @@ def a_claim(name: str, *owners: str, leaving: bool = False) -> PersistentVolumeC
 def test_each_worker_gets_its_claims_before_its_pod() -> None:
     acts = plan(scene(a_nodeset(replicas=1, volumeClaimTemplates=TEMPLATES)))
     assert [type(act) for act in acts] == [CreateClaim, CreatePod]
-    assert acts[0] == CreateClaim("scratch-workers-0", 0, ordinal=0)
+    assert acts[0] == CreateClaim("scratch-workers-0", 0, pod="workers-0")
 
 
 def test_claims_belong_to_the_nodeset_only_where_they_are_to_go_with_it() -> None:

@@ -1,13 +1,18 @@
 """A cluster put together from what was written, also where some of it cannot be read."""
 
+import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from slinky.kube import Key, Meta
 from slinky.operator.assembling import Assembler, with_image
+from slinky.operator.children import digest
+from slinky.operator.conf.slurm import is_without_cgroups
 from slinky.operator.files import Content
-from slinky.operator.kinds import Controller, NodeSet, NodeSetSpec, Written
+from slinky.operator.kinds import Accounting, Controller, NodeSet, NodeSetSpec, Written
+from slinky.operator.objects.worker_pod import revision_of
 from slinky.operator.settings import ImageSettings, Settings
 from slinky.operator.trouble import Trouble
 from slinky.operator.watching import RESOURCES
@@ -102,6 +107,63 @@ async def test_of_secrets_there_are_digests_only(world: World) -> None:
     assert set(view.digests) == {"c-auth-slurm"} and "c2VjcmV0" not in str(view)
     world.contents["Secret", "c-auth-slurm"] = Content(data={"slurm.key": "b3RoZXI="})
     assert (await world.assembler.view(world.controller())).digests != view.digests
+
+
+def secret(**data: str) -> Content:
+    return Content(data={key.replace("_", "."): base64.b64encode(text.encode()).decode() for key, text in data.items()})
+
+
+SSSD = {"name": "sssd", "key": "sssd.conf"}
+
+
+async def test_no_password_in_sssd_conf_can_be_tried_against_what_pods_show(world: World) -> None:
+    """Whoever may read pods sees the digest; it is keyed by slurm.key, so it says nothing without that key."""
+    world.write("NodeSet", "w", ssh={"enabled": True, "sssdConfRef": SSSD}, **MEMBER)
+    world.contents["Secret", "sssd"] = guessed = secret(sssd_conf="ldap_default_authtok = summer")
+    assert "sssd" not in (await world.assembler.view(world.controller())).digests, "there is no key yet"
+    shown = []
+    for key in ("first", "other"):
+        world.contents["Secret", "c-auth-slurm"] = secret(slurm_key=key)
+        view = await world.assembler.view(world.controller())
+        assert view.digests["sssd"] not in (digest(dict(guessed.data))[:16], view.plain_digests["sssd"])
+        [nodeset] = view.nodesets
+        shown.append((view.digests["sssd"], revision_of(nodeset, replace(view, digests={**view.digests, "c-auth-slurm": ""}))))
+    assert shown[0][0] != shown[1][0] and shown[0][1] != shown[1][1]
+    again = await world.assembler.view(world.controller())
+    assert (again.digests["sssd"], again.plain_digests) == (view.digests["sssd"], {"sssd": digest(dict(guessed.data))[:16]})
+    world.contents["Secret", "sssd"] = secret(sssd_conf="ldap_default_authtok = winter")
+    assert (await world.assembler.view(world.controller())).digests["sssd"] != view.digests["sssd"]
+
+
+async def test_a_databases_password_that_stands_with_certificates_cannot_be_tried_either(world: World) -> None:
+    storage = {
+        "host": "db",
+        "passwordKeyRef": {"name": "db", "key": "password"},
+        "tls": {"caRef": {"name": "db", "key": "ca.crt"}, "keyRef": {"name": "client", "key": "tls.key"}},
+    }
+    found = world.write("Accounting", "a", storageConfig=storage)
+    world.write("Controller", "c", accountingRef={"name": "a"})
+    accounting = world.assembler.read(Accounting, found)
+    for name, content in (("c-auth-slurm", secret(slurm_key="k")), ("c-auth-jwt", secret(jwt_key="j"))):
+        world.contents["Secret", name] = content
+    world.contents["Secret", "db"], world.contents["Secret", "client"] = secret(password="summer", ca_crt="x"), secret(tls_key="y")
+    digests = (await world.assembler.accounting_view(accounting)).digests
+    assert set(digests) == {"c-auth-slurm", "c-auth-jwt", "db", "client"}
+    assert digests["db"] != digest(dict(world.contents["Secret", "db"].data))[:16]
+    assert digests["client"] == digest(dict(world.contents["Secret", "client"].data))[:16], "as before: nobody guesses a private key"
+
+
+async def test_a_mixture_of_nodesets_leaves_cgroups_as_the_cluster_has_them(world: World) -> None:
+    world.write("NodeSet", "plain", **MEMBER)
+    assert (await world.assembler.view(world.controller())).runs_without_cgroups is None
+    world.write("NodeSet", "small", slurmd={"securityContext": {"privileged": False}}, **MEMBER)
+    for line, runs in (("", False), ("ProctrackType=proctrack/linuxproc", True)):
+        world.contents["ConfigMap", "c-config"] = Content(data={"slurm.conf": f"ClusterName=c\n{line}\n"})
+        view = await world.assembler.view(world.controller())
+        assert view.runs_without_cgroups is runs
+        assert is_without_cgroups(view) is runs
+    del world.contents["ConfigMap", "c-config"]
+    assert (await world.assembler.view(world.controller())).runs_without_cgroups is None
 
 
 def test_what_is_wrong_with_an_object_is_trouble_that_names_the_field(world: World) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from slinky.kube import Meta
 from slinky.operator.conf.slurm import slurm_conf
-from slinky.operator.configuration import MARK, all_files, bundled, confirmed_copy, mark_in, marked, with_files
+from slinky.operator.configuration import MARK, MOST_BYTES, all_files, bundled, confirmed_copy, mark_in, marked, too_large, with_files
 from slinky.operator.kinds import Controller, ControllerSpec, NameReference
 from slinky.operator.objects.controller import controller_objects
 from slinky.operator.objects.view import ClusterView
@@ -89,3 +89,12 @@ def test_what_was_confirmed_is_kept_beside_and_can_be_gone_back_to() -> None:
     config = next(each for each in back if each["metadata"]["name"] == "c-config")
     assert config["data"] == copy["data"]
     assert [each["kind"] for each in back] == [each["kind"] for each in objects]
+
+
+def test_files_that_one_configmap_cannot_hold_are_named_with_their_sizes() -> None:
+    """Each of them may come from a ConfigMap of its own, and be small enough there."""
+    assert too_large(all_files(view())) == ""
+    assert too_large({"a": "x" * MOST_BYTES}) == ""
+    said = too_large({"slurm.conf": "x", "topology.yaml": "é" * 400_000, "nodes.conf": "x" * 300_000})
+    assert "have 1,100,001 bytes, and the one ConfigMap that they go into holds 1,048,576" in said
+    assert "(the largest: topology.yaml 800,000, nodes.conf 300,000, slurm.conf 1)" in said

@@ -83,6 +83,17 @@ def test_a_pod_that_cannot_run_says_why() -> None:
     assert found is not None and "0/3 nodes" in found.message
 
 
+def test_a_container_that_left_last_words_is_quoted() -> None:
+    """Not the kubelet's: back-off 10s restarting failed container."""
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}}
+    words = "no access to the state folder /var/spool/slurmctld/c: it belongs to 0:0 with mode 755"
+    for message, wanted in ((f"{words}\n", f"{words} (exit code 1)"), ("", "back-off 10s restarting failed container; its last exit")):
+        ended = {"terminated": {"exitCode": 1, "message": message}}
+        found = pod_trouble([pod(containerStatuses=[{"name": "slurmctld", "state": waiting, "lastState": ended}])])
+        assert found is not None and found.reason == "CrashLoopBackOff"
+        assert found.message.startswith(f"pod c-controller-0: container slurmctld: {wanted}")
+
+
 def test_a_pod_that_begins_is_no_trouble() -> None:
     assert pod_trouble([pod(containerStatuses=[{"name": "x", "state": {"waiting": {"reason": "ContainerCreating"}}}])]) is None
     assert pod_trouble([]) is None

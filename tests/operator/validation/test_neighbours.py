@@ -1,6 +1,7 @@
 """What is right by itself and wrong beside another object of the namespace."""
 
 import datetime as dt
+from typing import Any
 
 import msgspec
 from hypothesis import given
@@ -89,3 +90,45 @@ def test_the_operator_blames_the_one_that_came_second() -> None:
     assert told(second, Neighbours(nodesets=[first, second]))
     assert told(twin, Neighbours(nodesets=[first, twin]))
     assert told(first, Neighbours(nodesets=[first, twin])) == []
+
+
+UNPRIVILEGED = {"securityContext": {"privileged": False}}
+FIELD = "spec.slurmd.securityContext.privileged"
+
+
+def test_an_unprivileged_nodeset_beside_privileged_ones_is_refused() -> None:
+    """Its slurmd can make no cgroups, and Slurm has one setting for all nodes."""
+    head, plain = made("Controller", "slurm"), made("NodeSet", "compute")
+    small = made("NodeSet", "small", slurmd=UNPRIVILEGED)
+    [said] = told(small, Neighbours(controllers=[head], nodesets=[plain, small]))
+    assert said.startswith(f"{FIELD}: is not true, and NodeSet compute of the same cluster has a privileged slurmd")
+    assert "ProctrackType in extraConf of Controller slurm (proctrack/linuxproc: none has cgroups)" in said
+    [said] = told(plain, Neighbours(controllers=[head], nodesets=[small]))
+    assert said.startswith(f"{FIELD}: is true (the default), and NodeSet small of the same cluster")
+    again = made("NodeSet", "tiny", slurmd=UNPRIVILEGED)
+    assert told(again, Neighbours(controllers=[head], nodesets=[small])) == []
+    elsewhere = made("NodeSet", "far", controllerRef={"name": "other"})
+    assert told(small, Neighbours(controllers=[head], nodesets=[elsewhere])) == []
+
+
+def test_a_proctrack_type_of_the_controllers_allows_both_kinds() -> None:
+    plain, small = made("NodeSet", "compute"), made("NodeSet", "small", slurmd=UNPRIVILEGED)
+    chosen = made("Controller", "slurm", extraConf="ProctrackType=proctrack/linuxproc")
+    assert told(small, Neighbours(controllers=[chosen], nodesets=[plain])) == []
+    assert told(chosen, Neighbours(nodesets=[plain, small])) == []
+    [said] = told(made("Controller", "slurm"), Neighbours(nodesets=[plain, small]))
+    assert said.startswith("spec.extraConf: names no ProctrackType, and NodeSet small has an unprivileged slurmd")
+
+
+def test_a_controller_that_came_after_its_nodesets_is_asked_all_the_same() -> None:
+    """The operator looks at the older neighbours only; what the Controller says holds whenever it came."""
+
+    def at(found: Any, day: int) -> Any:
+        meta = msgspec.structs.replace(found.metadata, creation_timestamp=dt.datetime(2026, 1, day, tzinfo=dt.UTC))
+        return msgspec.structs.replace(found, metadata=meta)
+
+    plain, small = at(made("NodeSet", "compute"), 1), at(made("NodeSet", "small", slurmd=UNPRIVILEGED), 2)
+    for extra, count in (("", 1), ("ProctrackType=proctrack/linuxproc", 0)):
+        head = at(made("Controller", "slurm", extraConf=extra), 3)
+        assert len(told(small, Neighbours(controllers=[head], nodesets=[plain, small]))) == count
+        assert told(plain, Neighbours(controllers=[head], nodesets=[plain, small])) == []

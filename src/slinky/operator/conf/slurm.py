@@ -9,18 +9,30 @@ What is written beyond what Slurm must have, and why:
 - `MaxNodeCount`: room for all workers twice over, in powers of two: Slurm refuses nodes beyond it, and forgets some, with their jobs, when it falls.
 - `GresTypes`: all that NodeSets name in `Gres=` and gres.conf names, and gpu where a worker has GPUs (slurmd finds them by itself); Slurm refuses nodes with others.
 - `PrologFlags=Contain`: where people may log in to workers, so that pam_slurm_adopt finds the job they belong to.
-- `ProctrackType`: processes instead of cgroups as soon as one NodeSet has slurmd unprivileged, for it may not make cgroups then.
+- `ProctrackType`: processes instead of cgroups where the NodeSets' slurmd are unprivileged, for they may not make cgroups then.
 """
 
 import re
 from collections.abc import Iterable
 
 from slinky.operator import names
-from slinky.operator.conf.text import Line, Pair, joined, line, parse, words
+from slinky.operator.conf.text import Line, Pair, joined, line, pairs_of, parse, words
 from slinky.operator.kinds import Controller, ControllerSpec, NameReference, NodeSet
+from slinky.operator.objects.privilege import is_privileged
 from slinky.operator.objects.view import ClusterView, accounting_address
 
-__all__ = ["all_files", "gres_types", "max_node_count", "referenced_files", "slurm_conf"]
+__all__ = [
+    "WITHOUT_CGROUPS",
+    "all_files",
+    "gres_types",
+    "is_without_cgroups",
+    "max_node_count",
+    "proctrack",
+    "referenced_files",
+    "slurm_conf",
+]
+
+CGROUPS, WITHOUT_CGROUPS = "proctrack/cgroup", "proctrack/linuxproc"
 
 LEAST_NODES = 16384  # costs nothing that was seen; four times as much costs two fifths of the jobs a second
 MOST_NODES = 65536
@@ -87,7 +99,7 @@ def _internal(view: ClusterView) -> list[Line]:
         line(SelectType="select/cons_tres"),
         line(MaxNodeCount=max_node_count(view)),
         *([line(GresTypes=",".join(gres_types(view)))] if gres_types(view) else []),
-        *([line(ProctrackType="proctrack/linuxproc")] if _is_unprivileged_somewhere(view) else []),
+        *([line(ProctrackType=WITHOUT_CGROUPS)] if is_without_cgroups(view) else []),
         *([line(PrologFlags="Contain")] if any(nodeset.spec.ssh.enabled for nodeset in view.nodesets) else []),
         *([line(MetricsType="metrics/openmetrics")] if controller.spec.metrics.enabled else []),
         *_accounting(view),
@@ -173,15 +185,27 @@ def _limits(nodeset: NodeSet) -> Iterable[str]:
     return ((nodeset.spec.slurmd.get("resources") or {}).get("limits") or {}).keys()
 
 
-def _is_unprivileged_somewhere(view: ClusterView) -> bool:
-    return any(_privileged(nodeset) is False for nodeset in view.nodesets)
+def is_without_cgroups(view: ClusterView) -> bool:
+    """Slurm has one setting for all its nodes. An administrator's ProctrackType decides; else the NodeSets, where they are all alike. A mixture, which validation
+    refuses, never changes what the cluster runs; in a new cluster the oldest NodeSet decides."""
+    privileged = {is_privileged(nodeset) for nodeset in view.nodesets}
+    if (told := proctrack(view.controller)) is not None:
+        return False in privileged and told != CGROUPS
+    if privileged != {True, False}:
+        return privileged == {False}
+    if view.runs_without_cgroups is not None:
+        return view.runs_without_cgroups
+    oldest = min(view.nodesets, key=lambda one: (str(one.metadata.creation_timestamp), one.metadata.name))
+    return not is_privileged(oldest)
 
 
-def _privileged(nodeset: NodeSet) -> object:
-    return (nodeset.spec.slurmd.get("securityContext") or {}).get("privileged")
+def proctrack(controller: Controller) -> str | None:
+    """The ProctrackType that `extraConf` names, in small letters."""
+    said = [pair.value.lower() for pair in pairs_of(parse(controller.spec.extra_conf)) if pair.key.lower() == "proctracktype"]
+    return said[-1] if said else None
 
 
 def _cgroup_conf(view: ClusterView) -> str:
-    if _is_unprivileged_somewhere(view):
+    if is_without_cgroups(view):
         return "CgroupPlugin=disabled\n"
     return "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"

@@ -121,8 +121,7 @@ class SetConditions:
 class CreateClaim:
     name: str
     template: int  # which of the NodeSet's volumeClaimTemplates
-    ordinal: int | None = None
-    node: str = ""
+    pod: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from slinky.operator.nodesets.placing import placing_of
 from slinky.operator.nodesets.ranking import by_need
 from slinky.operator.nodesets.snapshot import Snapshot, Worker, target_of
 from slinky.operator.nodesets.updates import condemned
-from slinky.operator.objects.worker_names import pod_name
+from slinky.operator.objects.worker_names import host_name, pod_name
 
 __all__ = ["Cause", "Choice", "by_number", "ended", "live", "of_mode", "ordinal_of"]
 
@@ -86,6 +86,7 @@ def by_number(snapshot: Snapshot) -> Choice:
         missing=_missing(snapshot, workers, coming, -excess),
         total=total,
         was_chosen=0 < len(victims) < len(workers) or 0 < len(old) < len(staying),
+        taken=_taken(snapshot, workers, total),
     )
 
 
@@ -98,10 +99,20 @@ def _missing(snapshot: Snapshot, workers: list[Worker], coming: frozenset[str], 
         if ordinal not in taken:
             count -= 1
             name = pod_name(nodeset, ordinal, None)
-            if name not in snapshot.pods:  # one that is leaving or has ended goes first
+            if (
+                name not in snapshot.pods and host_name(nodeset, ordinal, None) not in snapshot.lent
+            ):  # one that is leaving or has ended goes first
                 found.append(CreatePod(name, ordinal=ordinal, node=_pinned(snapshot, ordinal)))
         ordinal += 1
     return found
+
+
+def _taken(snapshot: Snapshot, workers: list[Worker], total: int) -> dict[str, str]:
+    """Names that workers have or are to have, and another namespace's workers have at the same external head."""
+    if not snapshot.lent:
+        return {}
+    wanted = {worker.hostname for worker in workers} | {host_name(snapshot.nodeset, ordinal, None) for ordinal in range(total)}
+    return {name: holder for name, holder in snapshot.lent.items() if name in wanted}
 
 
 def _pinned(snapshot: Snapshot, ordinal: int) -> str:

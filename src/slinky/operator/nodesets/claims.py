@@ -54,7 +54,7 @@ def claims(snapshot: Snapshot, choice: Choice, missing: list[CreatePod]) -> Iter
     for pod in missing:
         for number, name in enumerate(claim_names(snapshot, pod.name)):
             if name not in snapshot.claims:
-                yield CreateClaim(name, number, ordinal=pod.ordinal, node=pod.node)
+                yield CreateClaim(name, number, pod=pod.name)
     uid = snapshot.nodeset.metadata.uid
     wanted = snapshot.nodeset.spec.persistent_volume_claim_retention_policy.when_deleted is Retention.DELETE
     ours = {name for pod in snapshot.pods for name in claim_names(snapshot, pod)} & snapshot.claims.keys()

@@ -18,12 +18,13 @@ from slinky.operator.conditions import broken, is_available, was_available
 from slinky.operator.files import UnreadableError
 from slinky.operator.kinds import NODESETS, NodeSet, NodeSetSpec, Written
 from slinky.operator.nodesets import marks
-from slinky.operator.nodesets.acts import Act, CreateClaim, CreatePod, LetGo, Tell
+from slinky.operator.nodesets.acts import Act, ChangePod, CreateClaim, CreatePod, LetGo, Tell
 from slinky.operator.nodesets.carrying import Carrier
 from slinky.operator.nodesets.looking import Look
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.plan import choose, plan
 from slinky.operator.nodesets.registering import Registering
+from slinky.operator.nodesets.remarks import remarked
 from slinky.operator.nodesets.revisions import REVISIONS, new_revision, surplus_revisions
 from slinky.operator.nodesets.snapshot import Snapshot
 from slinky.operator.nodesets.status import is_unregistered, numbers, selector_text, standing
@@ -98,7 +99,10 @@ class NodeSets:
         snapshot = await self._look.at(nodeset, view, memory)
         if nodeset.spec.revision_history_limit and view is not None:
             await self._keep_history(snapshot)
-        acts = plan(snapshot)
+        remarks: list[ChangePod] = []
+        if view is not None:
+            snapshot, remarks = remarked(snapshot, view)
+        acts: list[Act] = [*remarks, *plan(snapshot)]
         if view is None:
             acts = [act for act in acts if not isinstance(act, CreatePod | CreateClaim)]
         carrier = await self._carry_out(found, snapshot, acts, view)
@@ -175,13 +179,14 @@ class NodeSets:
 
         def make(act: CreatePod) -> dict[str, Any]:
             assert base is not None
-            made = worker_pod(nodeset, base, ordinal=act.ordinal, node=snapshot.nodes.get(act.node), revision=snapshot.revision)
+            node = snapshot.nodes.get(act.node)
+            made = worker_pod(nodeset, base, ordinal=act.ordinal, node=node, revision=snapshot.revision, name=act.name)
             if nodeset.spec.workload_disruption_protection:
                 made["metadata"]["labels"] |= {marks.PROTECT: "true"}  # from its first moment on
             return made
 
         def make_claim(act: CreateClaim) -> dict[str, Any]:
-            return worker_claims(nodeset, ordinal=act.ordinal, node=snapshot.nodes.get(act.node))[act.template]
+            return worker_claims(nodeset, act.pod)[act.template]
 
         for act in acts:
             if isinstance(act, Tell):
@@ -204,7 +209,13 @@ class NodeSets:
             meta = snapshot.nodeset.metadata
             self._registering.look(Key(meta.namespace, snapshot.nodeset.spec.controller_ref.name))
         comes_again = carrier.again or (wrong is not None and not wrong.lasting)
-        if said["Progressing"].status or choice.going or comes_again or self._memories[snapshot.nodeset.metadata.uid].is_waiting:
+        if (
+            said["Progressing"].status
+            or choice.going
+            or choice.taken
+            or comes_again
+            or self._memories[snapshot.nodeset.metadata.uid].is_waiting
+        ):
             self.queue.add_after(found.key, UNSETTLED_SECONDS)
 
     async def _say_broken(self, found: Written, trouble: Trouble) -> None:

@@ -15,7 +15,7 @@ from slinky.operator.nodesets.choice import Cause, Choice, live, of_mode
 from slinky.operator.nodesets.placing import placing_of
 from slinky.operator.nodesets.snapshot import Snapshot, Worker, slurm_name, target_of
 from slinky.operator.nodesets.updates import condemned
-from slinky.operator.objects.worker_names import host_name, pod_name
+from slinky.operator.objects.worker_names import free_name, host_name
 
 __all__ = ["by_node", "names_of_others"]
 
@@ -60,24 +60,31 @@ def _by_target(workers: list[Worker]) -> dict[str, list[Worker]]:
 
 
 def _missing(snapshot: Snapshot, wanted: list[Node]) -> list[CreatePod]:
-    pods = snapshot.pods.values()
-    taken = {target_of(pod) for pod in pods}
+    """By the nodes' names: of two whose workers would have one pod name, always the same one has it."""
+    held = {name: target_of(pod) for name, pod in snapshot.pods.items()}
+    taken = set(held.values())
     hostnames = {worker.hostname for worker in snapshot.workers}
     made: list[CreatePod] = []
-    for node in wanted:
-        name, hostname = pod_name(snapshot.nodeset, None, node), host_name(snapshot.nodeset, None, node)
-        free = node.metadata.name not in taken and name not in snapshot.pods and name not in snapshot.created
-        if free and hostname not in hostnames and hostname not in snapshot.taken:
+    for node in sorted(wanted, key=lambda node: node.metadata.name):
+        target, hostname = node.metadata.name, host_name(snapshot.nodeset, None, node)
+        if target in taken or hostname in hostnames or hostname in snapshot.taken or hostname in snapshot.lent:
+            continue
+        name = free_name(snapshot.nodeset, node, held)
+        if name not in snapshot.pods and name not in snapshot.created:
             hostnames.add(hostname)
-            made.append(CreatePod(name, node=node.metadata.name))
+            held[name] = target
+            made.append(CreatePod(name, node=target))
     return made
 
 
 def _taken(snapshot: Snapshot, wanted: list[Node], staying: list[Worker]) -> dict[str, str]:
     """Names that workers are wanted with and another NodeSet has."""
     here = {target_of(worker.pod) for worker in staying}
-    names = (host_name(snapshot.nodeset, None, node) for node in wanted if node.metadata.name not in here)
-    return {name: snapshot.taken[name] for name in names if name in snapshot.taken}
+    names = {host_name(snapshot.nodeset, None, node) for node in wanted if node.metadata.name not in here}
+    lent = names | {worker.hostname for worker in staying}
+    return {name: holder for name, holder in snapshot.lent.items() if name in lent} | {
+        name: snapshot.taken[name] for name in names if name in snapshot.taken
+    }
 
 
 def _has_its_name(nodeset: NodeSet, worker: Worker, node: Node) -> bool:

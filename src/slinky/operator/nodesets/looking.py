@@ -12,8 +12,10 @@ from dataclasses import replace
 from slinky.kube import CLAIMS, Key, Node, PersistentVolumeClaim, Pod
 from slinky.operator.departing import abandons
 from slinky.operator.kinds import NodeSet
+from slinky.operator.labels import CLUSTER
 from slinky.operator.nodesets.daemons import names_of_others
 from slinky.operator.nodesets.hearing import Hearing
+from slinky.operator.nodesets.lending import external_head, held_elsewhere
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.plan import JobsNeeded, jobs_needed
 from slinky.operator.nodesets.snapshot import ClusterStands, SlurmView, Snapshot, target_of
@@ -60,6 +62,7 @@ class Look:
             refused=memory.lately_refused(now),
             taken=self._taken(nodeset, view),
             is_silent=left is not None and left <= 0,
+            lent=self._lent(controller, pods.values()),
             propagated=tuple(self._site.settings.propagated_node_conditions),
         )
         if nodeset.spec.volume_claim_templates:
@@ -82,6 +85,19 @@ class Look:
             return {}
         watches = self._site.watches
         return names_of_others(nodeset, view.nodesets, watches.nodes.list(), watches.pods.list(nodeset.metadata.namespace))
+
+    def _lent(self, controller: Key, pods: Iterable[Pod]) -> dict[str, str]:
+        watches = self._site.watches
+        head = external_head(watches.kinds["Controller"].by_key(controller))
+        if head is None:
+            return {}
+        lenders = (
+            found.key
+            for found in watches.kinds["Controller"].list()
+            if found.metadata.namespace != controller.namespace and external_head(found) == head
+        )
+        others = (pod for key in lenders for pod in watches.pods.list(key.namespace) if pod.metadata.labels.get(CLUSTER) == key.name)
+        return held_elsewhere(pods, others)
 
     def _nodes(self, nodeset: NodeSet, pods: Iterable[Pod]) -> dict[str, Node]:
         nodes = self._site.watches.nodes

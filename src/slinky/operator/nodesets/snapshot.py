@@ -67,7 +67,7 @@ class Worker:
     pod: Pod
     hostname: str  # the Slurm node's name
     node: Node | None
-    slurm: SlurmNode | None
+    slurm: SlurmNode | None  # None also where the node of that name is another namespace's worker
     is_leaving: bool  # its deletion has begun
 
     @property
@@ -164,6 +164,7 @@ class Snapshot:
         default_factory=dict
     )  # names in Slurm that another NodeSet of the cluster has or is to have, and which
     is_silent: bool = False  # Slurm has not answered for longer than is borne
+    lent: Mapping[str, str] = field(default_factory=dict)  # names that workers of another namespace have at the same external head
     propagated: tuple[str, ...] = ()  # conditions of Kubernetes nodes that become a drain's reason
 
     @cached_property
@@ -185,7 +186,7 @@ class Snapshot:
             pod=pod,
             hostname=hostname,
             node=self.nodes.get(pod.spec.node_name),
-            slurm=self.slurm.nodes.get(hostname),
+            slurm=None if hostname in self.lent else self.slurm.nodes.get(hostname),
             is_leaving=pod.metadata.deletion_timestamp is not None or pod.metadata.uid in self.deleted,
         )
 

@@ -68,10 +68,12 @@ def standing(snapshot: Snapshot, choice: Choice) -> Standing:
         return broken(wrong.reason, f"{counted}; {wrong.message}", available=enough)
     if choice.taken:
         name, holder = min(choice.taken.items())
-        note = (
-            f"{counted}; Slurm node {name} is a worker of NodeSet {holder}, and the cluster can have"
-            " one of that name: have the two fit different Kubernetes nodes"
+        todo = (
+            "have the two fit different Kubernetes nodes"
+            if snapshot.nodeset.spec.is_daemon_set
+            else "give one of the two another template.spec.hostname"
         )
+        note = f"{counted}; Slurm node {name} is a worker of NodeSet {holder}, and the cluster can have one of that name: {todo}"
         return broken("NameTaken", note, available=enough)
     if snapshot.controller is ClusterStands.MUTE:
         return _mute(snapshot, choice, workers, counted, usable)

@@ -26,6 +26,10 @@ class ClusterView:
     """The data of each ConfigMap that the Controller refers to, by its name."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """Of each Secret that a daemon reads, by its name: what changes when its content does. One that is read later than its view is made restarts daemons: read them first."""
+    plain_digests: Mapping[str, str] = field(default_factory=dict)
+    """Of Secrets with an sssd.conf, as earlier operators showed them on pods: from them, words could be tried against a password in it."""
+    runs_without_cgroups: bool | None = None
+    """Whether the cluster's configuration has cgroups off now; asked only where NodeSets differ."""
     slurm_nodes: int = 0
     """How many node records Slurm has, as far as is known."""
     cluster_domain: str = "cluster.local"

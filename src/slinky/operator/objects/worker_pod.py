@@ -70,9 +70,11 @@ def worker_base(nodeset: NodeSet, view: ClusterView) -> WorkerBase:
     return WorkerBase(made, {labels.DEFAULT_CONTAINER: "slurmd", **_hashes(nodeset, view)})
 
 
-def worker_pod(nodeset: NodeSet, base: WorkerBase, *, ordinal: int | None, node: Node | None, revision: str) -> dict[str, Any]:
-    """Worker `ordinal` (mode StatefulSet, on `node` where it is pinned there), or the worker of `node` (mode DaemonSet)."""
-    name, host = pod_name(nodeset, ordinal, node), host_name(nodeset, ordinal, node)
+def worker_pod(
+    nodeset: NodeSet, base: WorkerBase, *, ordinal: int | None, node: Node | None, revision: str, name: str = ""
+) -> dict[str, Any]:
+    """Worker `ordinal` (mode StatefulSet, on `node` where it is pinned there), or the worker of `node` (mode DaemonSet). `name`: the pod's, where it is not the usual one."""
+    name, host = name or pod_name(nodeset, ordinal, node), host_name(nodeset, ordinal, node)
     made = base.spec if base.spec.get("hostNetwork") else {"hostname": host, **base.spec}
     if claimed := list(_claimed(nodeset, name)):
         made = lay_over(made, {"volumes": claimed})
@@ -111,9 +113,8 @@ def _claimed(nodeset: NodeSet, pod: str) -> Iterable[dict[str, Any]]:
         yield {"name": volume, "persistentVolumeClaim": {"claimName": f"{volume}-{pod}"}}
 
 
-def worker_claims(nodeset: NodeSet, *, ordinal: int | None, node: Node | None) -> list[dict[str, Any]]:
-    """The claims that a worker has of its own. They have no owner here: what becomes of them, the NodeSet's retention policy says."""
-    pod = pod_name(nodeset, ordinal, node)
+def worker_claims(nodeset: NodeSet, pod: str) -> list[dict[str, Any]]:
+    """The claims that a worker has of its own, by its pod's name. They have no owner here: what becomes of them, the NodeSet's retention policy says."""
     return [_claim(nodeset, template, pod) for template in nodeset.spec.volume_claim_templates or []]
 
 

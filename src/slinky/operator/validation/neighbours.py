@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slinky.operator.conf.slurm import WITHOUT_CGROUPS, proctrack
 from slinky.operator.conf.text import parse
 from slinky.operator.kinds import Controller, LoginSet, NodeSet
 from slinky.operator.kinds.reading import Problem
+from slinky.operator.objects.privilege import is_privileged
 
 __all__ = ["Neighbours", "could_meet", "neighbour_problems"]
 
@@ -21,6 +23,8 @@ class Neighbours:
     controllers: Sequence[Controller] = ()
     nodesets: Sequence[NodeSet] = ()
     loginsets: Sequence[LoginSet] = ()
+    heads: Sequence[Controller] = ()
+    """All Controllers, also the younger ones, where `controllers` are the older ones only."""
 
     def older_than(self, found: Any) -> "Neighbours":
         """Those that were there first; of two of one moment, by name."""
@@ -33,7 +37,12 @@ class Neighbours:
             [each for each in self.controllers if is_older(each)],
             [each for each in self.nodesets if is_older(each)],
             [each for each in self.loginsets if is_older(each)],
+            self.heads or self.controllers,
         )
+
+    def head(self, name: str) -> Controller | None:
+        found = (each for each in self.heads or self.controllers if each.metadata.name == name)
+        return next(found, None)
 
 
 def neighbour_problems(found: Any, others: Neighbours) -> Iterator[Problem]:
@@ -44,6 +53,7 @@ def neighbour_problems(found: Any, others: Neighbours) -> Iterator[Problem]:
             yield from _node_names(found, others.nodesets)
             yield from _own_partition(found, others.controllers)
             yield from _ssh_files(found, others.loginsets)
+            yield from _cgroups(found, others)
         case LoginSet():
             for nodeset in others.nodesets:
                 if nodeset.metadata.name == found.metadata.name and nodeset.spec.ssh.enabled:
@@ -52,6 +62,7 @@ def neighbour_problems(found: Any, others: Neighbours) -> Iterator[Problem]:
 
 def _controller(found: Controller, others: Neighbours) -> Iterator[Problem]:
     yield from _recorded_twice(found, others.controllers)
+    yield from _mixture(found, others)
     names = {each.slurm_name: each for each in others.nodesets if each.spec.controller_ref.name == found.metadata.name}
     for key, name in _named_in(found):
         if name in names and (key == "nodeset" or names[name].spec.partition.enabled):
@@ -59,6 +70,45 @@ def _controller(found: Controller, others: Neighbours) -> Iterator[Problem]:
                 "spec.extraConf",
                 f"has a line for {_thing(key)} {name}, but NodeSet {names[name].metadata.name} makes that one; take the line out",
             )
+
+
+def _cgroups(found: NodeSet, others: Neighbours) -> Iterator[Problem]:
+    """Told of the first NodeSet of the cluster that differs. Where the Controller is not known, nothing is."""
+    head = others.head(found.spec.controller_ref.name)
+    if head is None or head.spec.external or proctrack(head) is not None:
+        return
+    ours = is_privileged(found)
+    for other in others.nodesets:
+        meta, same = other.metadata, other.spec.controller_ref.name == head.metadata.name
+        if same and meta.name != found.metadata.name and is_privileged(other) != ours:
+            yield Problem("spec.slurmd.securityContext.privileged", _unlike(meta.name, head.metadata.name, ours=ours))
+            return
+
+
+def _unlike(other: str, controller: str, *, ours: bool) -> str:
+    what = (
+        f"is true (the default), and NodeSet {other} of the same cluster has an unprivileged slurmd, so Slurm runs without cgroups there"
+        if ours
+        else f"is not true, and NodeSet {other} of the same cluster has a privileged slurmd, whose jobs are held to their limits by cgroups"
+    )
+    return (
+        f"{what}; Slurm has one setting for all nodes, and an unprivileged slurmd can make no cgroups: make both alike, give this"
+        f" NodeSet a Controller of its own, or choose for the whole cluster by ProctrackType in extraConf of Controller {controller}"
+        f" ({WITHOUT_CGROUPS}: none has cgroups)"
+    )
+
+
+def _mixture(found: Controller, others: Neighbours) -> Iterator[Problem]:
+    if found.spec.external or proctrack(found) is not None:
+        return
+    members = [each for each in others.nodesets if each.spec.controller_ref.name == found.metadata.name]
+    without = [each.metadata.name for each in members if not is_privileged(each)]
+    if without and len(without) < len(members):
+        yield Problem(
+            "spec.extraConf",
+            f"names no ProctrackType, and NodeSet {without[0]} has an unprivileged slurmd and others have a privileged one:"
+            f" say by ProctrackType what holds for all ({WITHOUT_CGROUPS}: none has cgroups)",
+        )
 
 
 def _recorded_twice(found: Controller, others: Sequence[Controller]) -> Iterator[Problem]:
