@@ -31,7 +31,7 @@ def login_objects(loginset: LoginSet, site: ClusterView) -> list[dict[str, Any]]
         "revisionHistoryLimit": 0,
         "selector": {"matchLabels": selector},
         "template": {
-            "metadata": pod_metadata(loginset, everyone, spec.template.metadata, _notes(loginset, site, config["sshd_config"])),
+            "metadata": pod_metadata(everyone, spec.template.metadata, _notes(loginset, site, config["sshd_config"])),
             "spec": _pod(loginset, site),
         },
     }
