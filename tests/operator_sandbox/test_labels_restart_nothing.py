@@ -93,7 +93,8 @@ async def test_a_label_on_a_custom_resource_restarts_nothing(
             await lab.patch(kind, name, {"spec": {"template": {"metadata": added}}})
 
         def is_on(meta: dict[str, Any]) -> bool:
-            return meta["labels"].get("tier") == "gold" and meta["annotations"].get("seen") == "yes"
+            found = (meta["labels"].get("tier"), meta["annotations"].get("seen"))
+            return found == ("gold", "yes")
 
         async def added_everywhere() -> bool:
             return all(is_on(each["metadata"]) for each in await templates(lab))
