@@ -1,4 +1,4 @@
-"""The original's whole values files, installed by helm on a real API server: the objects it keeps."""
+"""The original's whole values files, installed by helm on a real API server."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -118,7 +118,8 @@ def webhook_is_as_asked(site: Site) -> None:
 def bridge_is_as_asked(site: Site) -> None:
     scheduler = got(site, "deployment", "slurm-bridge")["spec"]
     assert scheduler["replicas"] == 1
-    [token] = [each["secret"] for each in scheduler["template"]["spec"]["volumes"] if "secret" in each]
+    volumes = scheduler["template"]["spec"]["volumes"]
+    [token] = [each["secret"] for each in volumes if "secret" in each]
     assert token["secretName"] == "slurm-bridge-token"
     found = config(site, "slurm-bridge")
     assert found["leader"]["elect"] is False

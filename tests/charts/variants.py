@@ -62,7 +62,11 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "webhook": {
             "metrics": SERVICE["metrics"],
             "networkPolicy": SERVICE["networkPolicy"],
-            "operator": {"metricsPort": 9090, "image": "registry.example.com/slinky:x", "logLevel": 2},
+            "operator": {
+                "metricsPort": 9090,
+                "image": "registry.example.com/slinky:x",
+                "logLevel": 2,
+            },
             "webhook": {
                 "metricsPort": "0",
                 "timeoutSeconds": 12,
@@ -172,7 +176,11 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "jwtKey": {"secretRef": {"name": "j"}},
             "accounting": {"enabled": True, "external": True, "externalConfig": {"host": "dbd.example.com", "port": 6819}},
         },
-        "workers": {"nodesets": {"slinky": {}}, "loginsets": {"slinky": {}}, "partitions": {"all": {"enabled": True}}},
+        "workers": {
+            "nodesets": {"slinky": {}},
+            "loginsets": {"slinky": {}},
+            "partitions": {"all": {"enabled": True}},
+        },
     },
 }
 CASES = [(chart, name) for chart, variants in VARIANTS.items() for name in variants]

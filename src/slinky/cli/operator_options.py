@@ -8,7 +8,13 @@ from typing import Any
 import click
 import msgspec
 
-from slinky.cli.service import access_by, kubeconfig_option, pods_namespace, with_health_port, with_metrics_port
+from slinky.cli.service import (
+    access_by,
+    kubeconfig_option,
+    pods_namespace,
+    with_health_port,
+    with_metrics_port,
+)
 from slinky.kube import Access
 from slinky.operator.settings import Settings, load_settings
 

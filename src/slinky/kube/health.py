@@ -72,15 +72,22 @@ class HealthServer:
             application.router.add_get("/metrics", self._metrics)
         what = "health and metrics" if together else "health"
         async with AsyncExitStack() as stack:
-            self._port = await stack.enter_async_context(self._served(application, self._port, what))
+            served = self._served(application, self._port, what)
+            self._port = await stack.enter_async_context(served)
             if self._metrics_port:
                 metrics = web.Application()
                 metrics.router.add_get("/metrics", self._metrics)
-                await stack.enter_async_context(self._served(metrics, self._metrics_port, "metrics"))
+                served = self._served(metrics, self._metrics_port, "metrics")
+                await stack.enter_async_context(served)
             yield self
 
     @asynccontextmanager
-    async def _served(self, application: web.Application, port: int, what: str) -> AsyncIterator[int]:
+    async def _served(
+        self,
+        application: web.Application,
+        port: int,
+        what: str,
+    ) -> AsyncIterator[int]:
         """Yields the port that it listens on."""
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
@@ -88,10 +95,9 @@ class HealthServer:
             try:
                 await web.TCPSite(runner, self._host, port).start()
             except OSError as error:
-                raise ConfigurationError(
-                    f"{what} cannot be served on port {port}: {error.strerror or error}; "
-                    "choose another, or 0 for any that is free"
-                ) from error
+                why = f"{what} cannot be served on port {port}: {error.strerror or error}"
+                advice = "choose another, or 0 for any that is free"
+                raise ConfigurationError(f"{why}; {advice}") from error
             found = int(runner.addresses[0][1])
             log.info("%s on port %d", what, found)
             yield found

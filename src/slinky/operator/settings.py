@@ -90,10 +90,7 @@ class AdmissionSettings(WebhookSection, msgspec.Struct, frozen=True):
     ] = []
     namespace_selector: Annotated[
         dict[str, Any],
-        Help(
-            "The webhook configuration's namespaceSelector. Where it is empty: the namespaces in "
-            "`namespaces`, or all."
-        ),
+        Help("The webhook configuration's namespaceSelector; without one, `namespaces` or all."),
     ] = {}
 
 
@@ -175,8 +172,8 @@ def _wrong(settings: Settings) -> Iterator[str]:
         yield f"admission.url is {ours.url!r}; the API server calls https only: https://HOST:PORT"
     if not 2 <= ours.timeout_seconds <= 30:
         yield (
-            f"admission.timeoutSeconds is {ours.timeout_seconds}; it must be from 2 to 30: Kubernetes "
-            "allows no more than 30 seconds, and the webhook answers one second before the end"
+            f"admission.timeoutSeconds is {ours.timeout_seconds}; it must be from 2 to 30: "
+            "Kubernetes allows 30 seconds, and the webhook answers one second before the end"
         )
     if settings.leader.seconds < 3:
         yield f"leader.seconds is {settings.leader.seconds:g}; it must be 3 or more, or a slow API server would cost the lead"

@@ -1,7 +1,7 @@
 """The metadata of the objects that the operator makes: names, labels, annotations and owners.
 
-*Invariants:* A child has the labels and annotations of its custom resource. A pod and a pod template
-do not: they have those of `spec.template.metadata` and the operator's own, so that no label of a
+*Invariants:* A child has the labels and annotations of its custom resource. A pod and a pod
+template do not: they have those of `spec.template.metadata` and the operator's own, so that no label of a
 custom resource, such as a chart's version, restarts a pod. A label that a selector reads wins over
 every label that an administrator writes.
 """
