@@ -92,8 +92,33 @@ def _tidy(schema: Any) -> Any:
 
 # What several charts have
 
-NAMES: Schema = {"nameOverride": TEXT, "fullnameOverride": TEXT, "namespaceOverride": TEXT}
-IMAGE = mapping(repository=TEXT, tag=TEXT, digest=TEXT, pullPolicy=TEXT)
+TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+NAMES: Schema = dict.fromkeys(
+    ("nameOverride", "fullnameOverride", "namespaceOverride"),
+    TEXT_OR_NULL,
+)
+IMAGE = mapping(
+    repository=TEXT,
+    tag=TEXT_OR_NULL,
+    digest=TEXT_OR_NULL,
+    pullPolicy=TEXT,
+)
+OWN_IMAGE: Schema = {"anyOf": [TEXT, IMAGE]}
+# As zap's levels; a number of 1 or more means debug.
+LOG_LEVEL: Schema = {
+    "anyOf": [
+        one_of("error", "warn", "info", "debug"),
+        {"type": "integer", "minimum": 0},
+        {"type": "string", "pattern": "^[0-9]+$"},
+    ]
+}
+METRICS_PORT: Schema = {
+    "anyOf": [
+        {"type": "integer", "minimum": 0, "maximum": 65535},
+        {"type": "string", "pattern": "^(0|[1-9][0-9]{0,4})$"},
+        {"type": "null"},
+    ]
+}
 PULL_POLICY = one_of("", "Always", "IfNotPresent", "Never")
 BUDGET = mapping(enabled=YES_OR_NO, minAvailable=SHARE, maxUnavailable=or_null(SHARE))
 HOURS: Schema = {"type": "string", "pattern": "^[1-9][0-9]*h(0m)?(0s)?$"}
@@ -115,8 +140,10 @@ SERVICES: Schema = {
     "slinky-parts": ANY_MAPPING,
 }
 PROCESS: Schema = {
-    "image": IMAGE,
+    "image": OWN_IMAGE,
     "imagePullPolicy": PULL_POLICY,
+    "podSecurityContext": ANY_MAPPING,
+    "securityContext": ANY_MAPPING,
     "serviceAccount": mapping(create=YES_OR_NO, name=TEXT, annotations=LABELS),
     "pdb": BUDGET,
     "resources": ANY_MAPPING,
@@ -127,7 +154,7 @@ PROCESS: Schema = {
     "priorityClassName": TEXT,
     "podLabels": LABELS,
     "podAnnotations": LABELS,
-    "logLevel": one_of("info", "debug"),
+    "logLevel": LOG_LEVEL,
     "logFormat": one_of("text", "json"),
     "healthPort": PORT,
 }
@@ -136,19 +163,69 @@ FAILURE = one_of("Fail", "Ignore")
 WEBHOOK_SETTINGS = tuple(
     f"admission.{key}" for key in ("secret", "service", "configuration", "port", "failOpen", "certificateFile", "keyFile", "caFile")
 )
+OPERATOR_WEBHOOK_SETTINGS = (
+    "admission.timeoutSeconds",
+    "admission.matchPolicy",
+    "admission.matchConditions",
+    "admission.namespaceSelector",
+)
 SAID = ("namespace", "healthPort", "leader.elect", "leader.name", *WEBHOOK_SETTINGS)
 
 
+# Values of the original's charts that have no effect here: accepted, and named in the NOTES.
+WORKERS = ("accounting", "controller", "loginset", "nodeset", "restapi", "token", "slurmclient")
+OPERATOR_WITHOUT_EFFECT: Schema = {
+    **dict.fromkeys((f"{kind}Workers" for kind in WORKERS), or_null(WHOLE)),
+    "metricsSecure": YES_OR_NO,
+    "profile": YES_OR_NO,
+    "profileAddr": TEXT,
+}
+WEBHOOK_WITHOUT_EFFECT: Schema = {
+    "metricsSecure": YES_OR_NO,
+    "podsBinding": YES_OR_NO,
+    "leaderElection": YES_OR_NO,
+    "mutating": ANY_MAPPING,
+}
+
+
 def slurm_operator() -> Schema:
+    namespaces: Schema = {"anyOf": [TEXT, TEXTS]}
+    conditions: Schema = {"type": "array", "items": mapping(name=TEXT, expression=TEXT)}
+    said = ("namespaces", "propagatedNodeConditions", "metricsPort", *OPERATOR_WEBHOOK_SETTINGS)
     return mapping(
         **SERVICES,
         **{"slurm-operator-crds": ANY_MAPPING},
         crds=mapping(enabled=YES_OR_NO),
-        operator=mapping(**PROCESS, enabled=YES_OR_NO, replicas=REPLICAS, leaderElection=YES_OR_NO, namespaces={"anyOf": [TEXT, TEXTS]}),
-        webhook=mapping(**PROCESS, enabled=YES_OR_NO, replicas=REPLICAS, failurePolicy=FAILURE, serverPort=PORT, tls=TLS),
+        operator=mapping(
+            **PROCESS,
+            **OPERATOR_WITHOUT_EFFECT,
+            enabled=YES_OR_NO,
+            replicas=REPLICAS,
+            leaderElection=YES_OR_NO,
+            namespaces=namespaces,
+            metricsPort=METRICS_PORT,
+        ),
+        webhook=mapping(
+            **PROCESS,
+            **WEBHOOK_WITHOUT_EFFECT,
+            enabled=YES_OR_NO,
+            replicas=REPLICAS,
+            failurePolicy=FAILURE,
+            timeoutSeconds={"type": "integer", "minimum": 2, "maximum": 30},
+            namespaces=namespaces,
+            validating=mapping(
+                failurePolicy=one_of("", "Fail", "Ignore"),
+                matchPolicy=one_of("Equivalent", "Exact"),
+                matchConditions=conditions,
+                namespaceSelector=ANY_MAPPING,
+            ),
+            serverPort=PORT,
+            metricsPort=METRICS_PORT,
+            tls=TLS,
+        ),
         certManager=CERT_MANAGER,
         propagatedNodeConditions=TEXTS,
-        config=settings(OperatorSettings, "namespaces", "propagatedNodeConditions", *SAID),
+        config=settings(OperatorSettings, *said, *SAID),
         rbac=mapping(create=YES_OR_NO, secrets=one_of("cluster", "namespaced"), secretsNamespaces=TEXTS),
     )
 
@@ -157,7 +234,13 @@ def slurm_bridge() -> Schema:
     said = ("schedulerName", "partition", "mcsLabel", "slurmRestApi", "managedNamespaces", "managedNamespaceSelector", "shadow")
     return mapping(
         **SERVICES,
-        scheduler=mapping(**PROCESS, replicaCount=REPLICAS, leaderElect=YES_OR_NO),
+        scheduler=mapping(
+            **PROCESS,
+            replicaCount=REPLICAS,
+            leaderElect=YES_OR_NO,
+            verbosity=or_null(WHOLE),
+        ),
+        controllers=ANY_MAPPING,  # the original's second program: accepted, without effect
         schedulerConfig=mapping(schedulerName=TEXT, partition=TEXT, mcsLabel=TEXT),
         admission=mapping(
             **PROCESS,
@@ -198,7 +281,7 @@ def slurm_exporter() -> Schema:
 
 
 SCRIPTS = {"type": "object", "additionalProperties": TEXT}
-PARAMETERS = {"type": "object"}  # Slurm's keys
+PARAMETERS: Schema = {"type": ["object", "null"]}  # Slurm's keys
 EXTRA: Schema = {"extraConf": or_null(TEXT), "extraConfMap": PARAMETERS}
 PARTITION: Schema = {"enabled": YES_OR_NO, "config": or_null(TEXT), "configMap": PARAMETERS}
 ADDRESS = mapping(host=TEXT, port=or_null(WHOLE))
@@ -272,10 +355,13 @@ def slurm() -> Schema:
             inplaceReconfigure=YES_OR_NO,
             reconfigure=ANY_MAPPING,
             logfile=ANY_MAPPING,
+            ha=ANY_MAPPING,  # refused by the template if it is enabled
         ),
+        asciiArt=YES_OR_NO,
+        vendor=or_null(ANY_MAPPING),  # refused by the template if something in it is enabled
         restapi=mapping(**POD, replicas=REPLICAS, slurmrestd=ANY_MAPPING, pdb=BUDGET, service=SLURM_SERVICE),
         accounting=mapping(**head, enabled=YES_OR_NO, slurmdbd=ANY_MAPPING, storageConfig=storage),
-        sssd=mapping(secretRef=KEY, conf=TEXT),
+        sssd=mapping(secretRef=KEY, conf=or_null(TEXT)),
         loginsetDefaults=LOGINSET,
         loginsets=by_name(LOGINSET),
         nodesetDefaults=NODESET,

@@ -266,13 +266,16 @@ def test_the_operator_accepts_the_cluster(helm: Helm, name: str) -> None:
     [
         ("slurm-operator-crds", {"replicas": 2}, "replicas"),
         ("slurm-operator", {"replica": 2}, "replica"),
-        ("slurm-operator", {"operator": {"nodesetWorkers": 4}}, "nodesetWorkers"),
+        ("slurm-operator", {"operator": {"nodesetWorker": 4}}, "nodesetWorker"),
+        ("slurm-operator", {"webhook": {"timeoutSeconds": 31}}, "/webhook/timeoutSeconds"),
+        ("slurm-operator", {"operator": {"metricsPort": "http"}}, "/operator/metricsPort"),
+        ("slurm-operator", {"config": {"metricsPort": 1}}, "metricsPort"),
         ("slurm-operator", {"operator": {"replicas": "two"}}, "/operator/replicas"),
         ("slurm-operator", {"config": {"slurm": {"usr": "x"}}}, "usr"),
         ("slurm-operator", {"config": {"namespaces": ["a"]}}, "namespaces"),  # operator.namespaces says it, for the rights follow from it
         ("slurm-operator", {"webhook": {"failurePolicy": "Maybe"}}, "failurePolicy"),
         ("slurm-operator", {"certManager": {"duration": "90m"}}, "/certManager/duration"),
-        ("slurm-bridge", {"controllers": {"replicas": 2}}, "controllers"),
+        ("slurm-bridge", {"controller": {"replicas": 2}}, "controller"),
         ("slurm-bridge", {"sharedConfig": {"slurmRestAPI": "x"}}, "slurmRestAPI"),
         ("slurm-bridge", {"config": {"policy": {"default": {"acount": "a"}}}}, "acount"),
         ("slurm-bridge", {"uninstall": {"running": "kill"}}, "running"),
@@ -286,6 +289,10 @@ def test_the_operator_accepts_the_cluster(helm: Helm, name: str) -> None:
         ("slurm", {"controller": {"extraconf": "x"}}, "extraconf"),
         ("slurm", {"nodesets": {"gpu": {"taintKubeNodes": True}}}, "taintKubeNodes"),
         ("slurm", {"partitions": {"p": {"enabled": True, "nodesets": ["nowhere"]}}}, "nodesets names nowhere"),
+        ("slurm", {"partitions": {"p": {"enabled": True, "nodesets": []}}}, "p.nodesets is empty"),
+        ("slurm", {"controller": {"ha": {"enabled": True}}}, "controller.ha.enabled"),
+        ("slurm", {"vendor": {"nvidia": {"dcgm": {"enabled": True}}}}, "nvidia.dcgm.enabled"),
+        ("slurm", {"vendor": {"google": {"a3mega": [{"nodePool": "p"}]}}}, "vendor.google.a3mega"),
         ("slurm", {"slurmKey": {"create": False}, "accounting": {"enabled": True}}, "slurmKey.secretRef"),
     ],
 )
@@ -316,7 +323,8 @@ def test_notes_have_the_users_own_names(helm: Helm) -> None:
         "uninstall --namespace=ops ours",
     ):
         assert word in said
-    said = helm.notes("slurm", {"loginsets": {"slinky": {"enabled": True}}, "clusterName": "blue"}, release="my-slurm", namespace="hpc")
+    values: Values = {"loginsets": {"slinky": {}}, "nodesets": {"w": {}}, "clusterName": "blue"}
+    said = helm.notes("slurm", values, release="my-slurm", namespace="hpc")
     for word in (
         "cluster blue",
         "--namespace=hpc get controllers",
@@ -324,6 +332,8 @@ def test_notes_have_the_users_own_names(helm: Helm) -> None:
         "helm test --namespace=hpc my-slurm",
     ):
         assert word in said
+    said = helm.notes("slurm")
+    assert "There are no workers yet" in said and "helm test" not in said
     said = helm.notes("slurm-bridge", {"admission": {"managedNamespaces": ["team"]}})
     for word in (
         "create secret generic slurm-bridge-jwt-token",

@@ -59,6 +59,25 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "issuer": {"certManager": {"enabled": True, "secretName": "kept", "issuerRef": {"name": "site", "kind": "ClusterIssuer"}}},
         "own-certificate": {"webhook": {"tls": {"existingSecret": "mine", "caBundle": BUNDLE}}},
         "settings": {"config": {"concurrency": 4, "keepKeys": True, "leader": {"seconds": 30}, "images": {"slurmd": "x/y:1"}}},
+        "webhook": {
+            "metrics": SERVICE["metrics"],
+            "networkPolicy": SERVICE["networkPolicy"],
+            "operator": {
+                "metricsPort": 9090,
+                "image": "registry.example.com/slinky:x",
+                "logLevel": 2,
+            },
+            "webhook": {
+                "metricsPort": "0",
+                "timeoutSeconds": 12,
+                "namespaces": "a, b",
+                "validating": {
+                    "failurePolicy": "Ignore",
+                    "matchPolicy": "Exact",
+                    "matchConditions": [{"name": "n", "expression": "true"}],
+                },
+            },
+        },
     },
     "slurm-bridge": {
         "default": {},
@@ -157,7 +176,11 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "jwtKey": {"secretRef": {"name": "j"}},
             "accounting": {"enabled": True, "external": True, "externalConfig": {"host": "dbd.example.com", "port": 6819}},
         },
-        "no-partition": {"partitions": {"all": {"enabled": False}}, "nodesets": {"slinky": None}},
+        "workers": {
+            "nodesets": {"slinky": {}},
+            "loginsets": {"slinky": {}},
+            "partitions": {"all": {"enabled": True}},
+        },
     },
 }
 CASES = [(chart, name) for chart, variants in VARIANTS.items() for name in variants]

@@ -13,6 +13,7 @@ from slinky.kube import PODS, Access, Attempt, Client, Key, Reflector, WorkQueue
 from slinky.kube import health as module
 from slinky.kube.health import HealthServer
 from slinky.kube.metrics import KubeMetrics
+from slinky.sandbox.processes import free_port
 
 
 async def asked(server: HealthServer, path: str, accept: str = "") -> tuple[int, str]:
@@ -57,6 +58,25 @@ async def test_a_check_that_comes_while_others_are_asked_waits_for_the_next_ques
         server.ready("first", brings_another)
         assert await asked(server, "/readyz") == (200, "ok")
         assert (await asked(server, "/readyz"))[0] == 503
+
+
+async def test_metrics_on_a_port_of_their_own() -> None:
+    port = free_port()
+    server = HealthServer(CollectorRegistry(), host="127.0.0.1", port=0, metrics_port=port)
+    async with server.running(), aiohttp.ClientSession() as session:
+        assert (await asked(server, "/metrics"))[0] == 404
+        assert (await asked(server, "/livez"))[0] == 200
+        for path, status in (("/metrics", 200), ("/livez", 404)):
+            async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
+                assert answer.status == status
+    async with HealthServer(
+        CollectorRegistry(),
+        host="127.0.0.1",
+        port=0,
+        metrics_port=0,
+    ).running() as silent:
+        assert (await asked(silent, "/metrics"))[0] == 404
+        assert (await asked(silent, "/livez"))[0] == 200
 
 
 async def test_metrics_in_both_formats() -> None:

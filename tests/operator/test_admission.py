@@ -160,6 +160,20 @@ def test_with_a_list_of_namespaces_no_others_are_sent() -> None:
     assert webhook["failurePolicy"] == "Ignore"
 
 
+def test_the_configuration_says_what_the_settings_ask_for() -> None:
+    conditions = [{"name": "not-ours", "expression": "request.userInfo.username != 'me'"}]
+    selector = {"matchLabels": {"team": "hpc"}}
+    admission = AdmissionSettings(
+        timeout_seconds=10,
+        match_policy="Exact",
+        match_conditions=conditions,
+        namespace_selector=selector,
+    )
+    (webhook,) = configuration(Settings(namespaces=["a"], admission=admission))["webhooks"]
+    assert (webhook["timeoutSeconds"], webhook["matchPolicy"]) == (10, "Exact")
+    assert (webhook["matchConditions"], webhook["namespaceSelector"]) == (conditions, selector)
+
+
 def test_the_one_version_there_is_passes_through_and_others_are_refused() -> None:
     ours = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "Token", "metadata": {"name": "t"}, "spec": {"mistake": 1}}
     assert convert(ours, "slinky.slurm.net/v1beta1") == ours

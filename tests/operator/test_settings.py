@@ -47,6 +47,8 @@ def test_users_outside_the_list_may_have_no_token(tmp_path: Path) -> None:
         ("concurrency: 0", "concurrency is 0; it must be 1 or more"),
         ("admission: {certificateFile: a}", "admission.certificateFile and admission.keyFile go together"),
         ("admission: {url: 'http://a'}", "admission.url is 'http://a'; the API server calls https only"),
+        ("admission: {timeoutSeconds: 31}", "timeoutSeconds is 31; it must be from 2 to 30"),
+        ("admission: {matchPolicy: Near}", "matchPolicy"),
         ("namespaces: ['']", "namespaces has an empty name"),
     ],
 )

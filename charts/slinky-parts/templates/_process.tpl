@@ -8,11 +8,13 @@ A process of ours: a Deployment, and what belongs to it. Comes in: a dict with
   environment             YAML, where it has one
   noToken                 true where it does not speak with Kubernetes
   volumes, mounts         YAML, where it has more than its configuration and a /tmp
-What must stay true: nobody is root, nothing can be written but /tmp, no right of the kernel's is had.
+What must stay true: containers run as non-root, read-only, without capabilities, unless the
+process's podSecurityContext or securityContext says otherwise.
 */}}
 {{- define "slinky.deployment" -}}
 {{- $process := .process -}}
 {{- $selector := include "slinky.selector" . -}}
+{{- $metrics := include "slinky.metrics.port" $process -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -48,12 +50,9 @@ spec:
       {{- with default .root.Values.priorityClassName $process.priorityClassName }}
       priorityClassName: {{ . }}
       {{- end }}
+      {{- $pod := dict "runAsNonRoot" true "runAsUser" 65532 "runAsGroup" 65532 "fsGroup" 65532 "seccompProfile" (dict "type" "RuntimeDefault") }}
       securityContext:
-        runAsNonRoot: true
-        runAsUser: 65532
-        runAsGroup: 65532
-        fsGroup: 65532
-        seccompProfile: {type: RuntimeDefault}
+        {{- include "slinky.over" (dict "ours" $pod "theirs" $process.podSecurityContext) | fromJson | toYaml | nindent 8 }}
       {{- with $process.nodeSelector }}
       nodeSelector:
         {{- toYaml . | nindent 8 }}
@@ -81,12 +80,17 @@ spec:
       containers:
         - name: slinky
           image: {{ include "slinky.image" (dict "root" .root "image" $process.image) }}
-          imagePullPolicy: {{ coalesce $process.imagePullPolicy ($process.image).pullPolicy .root.Values.imagePullPolicy "IfNotPresent" }}
+          imagePullPolicy: {{ coalesce $process.imagePullPolicy (kindIs "map" $process.image | ternary $process.image dict).pullPolicy .root.Values.imagePullPolicy "IfNotPresent" }}
           args:
             {{- toYaml .arguments | nindent 12 }}
             - --health-port={{ $process.healthPort }}
+            {{- if and $metrics (ne $metrics "health") }}
+            - --metrics-port={{ $metrics }}
+            {{- else if not $metrics }}
+            - --metrics-port=0
+            {{- end }}
             - --log-format={{ $process.logFormat }}
-            {{- if eq $process.logLevel "debug" }}
+            {{- if include "slinky.verbose" $process.logLevel }}
             - --verbose
             {{- end }}
           {{- with .environment }}
@@ -95,6 +99,9 @@ spec:
           {{- end }}
           ports:
             - {name: health, containerPort: {{ $process.healthPort }}}
+            {{- if and $metrics (ne $metrics "health") }}
+            - {name: metrics, containerPort: {{ $metrics }}}
+            {{- end }}
             {{- range $name, $number := .ports }}
             - {name: {{ $name }}, containerPort: {{ $number }}}
             {{- end }}
@@ -111,10 +118,9 @@ spec:
             periodSeconds: 5
           resources:
             {{- toYaml $process.resources | nindent 12 }}
+          {{- $container := dict "allowPrivilegeEscalation" false "readOnlyRootFilesystem" true "capabilities" (dict "drop" (list "ALL")) }}
           securityContext:
-            allowPrivilegeEscalation: false
-            readOnlyRootFilesystem: true
-            capabilities: {drop: [ALL]}
+            {{- include "slinky.over" (dict "ours" $container "theirs" $process.securityContext) | fromJson | toYaml | nindent 12 }}
           volumeMounts:
             - {name: config, mountPath: {{ .mountPath }}, readOnly: true}
             - {name: tmp, mountPath: /tmp}
@@ -164,6 +170,8 @@ spec:
 {{/* root, component, name, process: a Service for /metrics, and a ServiceMonitor that finds it */}}
 {{- define "slinky.metrics" -}}
 {{- $monitor := .root.Values.metrics.serviceMonitor -}}
+{{- $metrics := include "slinky.metrics.port" .process -}}
+{{- if $metrics -}}
 ---
 apiVersion: v1
 kind: Service
@@ -174,7 +182,11 @@ spec:
   selector:
     {{- include "slinky.selector" . | nindent 4 }}
   ports:
+    {{- if eq $metrics "health" }}
     - {name: metrics, port: {{ .process.healthPort }}, targetPort: health}
+    {{- else }}
+    - {name: metrics, port: {{ $metrics }}, targetPort: metrics}
+    {{- end }}
 {{- if $monitor.enabled }}
 ---
 apiVersion: monitoring.coreos.com/v1
@@ -208,6 +220,7 @@ spec:
       {{- end }}
 {{- end }}
 {{- end -}}
+{{- end -}}
 
 {{/* root, component, name, process, ports: those besides `health` that others may reach; slurm: true where it speaks with slurmrestd */}}
 {{- define "slinky.networkpolicy" -}}
@@ -225,7 +238,12 @@ spec:
   policyTypes: [Ingress, Egress]
   ingress:
     # Kubelets ask for its health, Prometheus for its metrics.
-    - ports: [{port: health}]
+    - ports:
+        - {port: health}
+        {{- $metrics := include "slinky.metrics.port" .process }}
+        {{- if and $metrics (ne $metrics "health") }}
+        - {port: metrics}
+        {{- end }}
       {{- with $policy.metricsFrom }}
       from:
         {{- toYaml . | nindent 8 }}

@@ -63,3 +63,9 @@
 - {name: SLURM_CONF, value: {{ include "bridge.path" . }}/slurm.conf}
 {{- end -}}
 {{- end -}}
+
+{{/* The end of the NOTES: what the original's chart has as a value and this bridge does not need. */}}
+{{- define "bridge.warnings" -}}
+{{- include "slinky.ignored" (dict "values" .Values "paths" (list "controllers" "scheduler.verbosity")) -}}
+{{- include "slinky.images.replaced" (dict "root" . "images" (dict "scheduler.image" .Values.scheduler.image "admission.image" .Values.admission.image)) -}}
+{{- end -}}

@@ -8,12 +8,29 @@
 {{- include "slinky.tls.settings" (dict "root" . "name" (include "operator.admission" .) "tls" .Values.webhook.tls "certManager" .Values.certManager "mountPath" (include "operator.path" .)) -}}
 {{- end -}}
 
+{{/* Which namespaces' objects the webhook judges, as a selector in JSON; empty: all that the operator works on. */}}
+{{- define "operator.webhook.selector" -}}
+{{- $named := include "slinky.list" .Values.webhook.namespaces | fromJsonArray -}}
+{{- if .Values.webhook.validating.namespaceSelector -}}
+{{- toJson .Values.webhook.validating.namespaceSelector -}}
+{{- else if $named -}}
+{{- toJson (dict "matchExpressions" (list (dict "key" "kubernetes.io/metadata.name" "operator" "In" "values" $named))) -}}
+{{- else -}}
+{}
+{{- end -}}
+{{- end -}}
+
 {{- define "operator.config" -}}
+{{- $webhook := .Values.webhook -}}
 {{- $admission := merge (include "operator.tls" . | fromJson) (dict
   "service" (include "operator.admission" .)
   "configuration" (include "slinky.fullname" .)
-  "port" .Values.webhook.serverPort
-  "failOpen" (eq .Values.webhook.failurePolicy "Ignore")) -}}
+  "port" $webhook.serverPort
+  "failOpen" (eq (default $webhook.failurePolicy $webhook.validating.failurePolicy) "Ignore")
+  "timeoutSeconds" (int $webhook.timeoutSeconds)
+  "matchPolicy" $webhook.validating.matchPolicy
+  "matchConditions" (default list $webhook.validating.matchConditions)
+  "namespaceSelector" (include "operator.webhook.selector" . | fromJson)) -}}
 {{- $found := dict
   "namespace" (include "slinky.namespace" .)
   "namespaces" (include "operator.namespaces" . | fromJsonArray)
@@ -53,4 +70,21 @@
 {{- define "operator.rules.reading" -}}
 - {apiGroups: [slinky.slurm.net], resources: [controllers, accountings, nodesets, loginsets], verbs: [list]}
 - {apiGroups: [""], resources: [configmaps], verbs: [get]}
+{{- end -}}
+
+{{/* The end of the NOTES: what the original's chart has as a value and this operator does not need. */}}
+{{- define "operator.warnings" -}}
+{{- $paths := list -}}
+{{- range list "accounting" "controller" "loginset" "nodeset" "restapi" "token" "slurmclient" -}}
+{{- $paths = append $paths (printf "operator.%sWorkers" .) -}}
+{{- end -}}
+{{- $paths = concat $paths (list "operator.profile" "operator.metricsSecure" "webhook.metricsSecure" "webhook.podsBinding" "webhook.mutating" "webhook.leaderElection") -}}
+{{- $operator := .Values.operator -}}
+{{- $webhook := .Values.webhook -}}
+{{- include "slinky.ignored" (dict "values" .Values "paths" $paths) -}}
+{{- if or $operator.metricsSecure $webhook.metricsSecure }}
+
+WARNING: metrics are served as plain HTTP without authentication. `networkPolicy.enabled=true` with `networkPolicy.metricsFrom` limits who can read them.
+{{- end }}
+{{- include "slinky.images.replaced" (dict "root" . "images" (dict "operator.image" $operator.image "webhook.image" $webhook.image)) -}}
 {{- end -}}

@@ -40,6 +40,13 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The ConfigMap's key with the public keys of other issuers, as JSON. */}}
+{{- define "slurm.jwks" -}}
+{{- $said := default dict .Values.jwksKeys.configMapRef -}}
+{{- $name := default (printf "%s-auth-jwks" (include "slurm.fullname" .)) $said.name -}}
+{{- toJson (dict "name" $name "key" (default "jwks.json" $said.key)) -}}
+{{- end -}}
+
 {{- define "slurm.sssd" -}}
 {{- if .Values.sssd.secretRef.name -}}
 {{- toJson (dict "name" .Values.sssd.secretRef.name "key" (default "sssd.conf" .Values.sssd.secretRef.key)) -}}

@@ -8,7 +8,13 @@ from typing import Any
 import click
 import msgspec
 
-from slinky.cli.service import access_by, kubeconfig_option, pods_namespace, with_health_port
+from slinky.cli.service import (
+    access_by,
+    kubeconfig_option,
+    pods_namespace,
+    with_health_port,
+    with_metrics_port,
+)
 from slinky.kube import Access
 from slinky.operator.settings import Settings, load_settings
 
@@ -23,12 +29,15 @@ class Site(msgspec.Struct, frozen=True):
     config: Path | None
     kubeconfig: Path | None
     health_port: int | None = None
+    metrics_port: int | None = None
 
     def settings(self) -> Settings:
         """With `namespace` filled in. Raises SettingsError."""
         found = load_settings(self.config) if self.config else Settings()
         if self.health_port is not None:
             found = msgspec.structs.replace(found, health_port=self.health_port)
+        if self.metrics_port is not None:
+            found = msgspec.structs.replace(found, metrics_port=self.metrics_port)
         return found if found.namespace else msgspec.structs.replace(found, namespace=pods_namespace())
 
     def access(self) -> Access:
@@ -55,5 +64,5 @@ def site_options(command: Command) -> Command:
 
 
 def service_options(command: Command) -> Command:
-    """What a process that serves takes besides: --health-port, as part of `site`."""
-    return site_options(with_health_port(command))
+    """Add --health-port and --metrics-port, as parts of `site`, for a process that serves."""
+    return site_options(with_health_port(with_metrics_port(command)))

@@ -25,6 +25,7 @@ __all__ = [
     "run_until_told_to_end",
     "set_up_logging",
     "with_health_port",
+    "with_metrics_port",
 ]
 
 YOUNG_OBJECTS = 10_000  # new objects between two collections of the youngest; Python's default is 700
@@ -40,6 +41,22 @@ kubeconfig_option = click.option(
 health_port_option = click.option(
     "--health-port", type=int, help="Port of /livez, /readyz and /metrics, instead of the configuration's; 0 takes a free one."
 )
+
+
+def with_metrics_port(command: Command) -> Command:
+    """--metrics-port, as part of the argument `site`."""
+
+    @click.option(
+        "--metrics-port",
+        type=int,
+        help="Port of /metrics, instead of the configuration's; 0 serves no metrics.",
+    )
+    @functools.wraps(command)
+    def with_port(*arguments: Any, site: Any, metrics_port: int | None, **options: Any) -> Any:
+        given = msgspec.structs.replace(site, metrics_port=metrics_port)
+        return command(*arguments, site=given, **options)
+
+    return with_port
 
 
 def with_health_port(command: Command) -> Command:

@@ -8,7 +8,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -28,9 +28,21 @@ Check = Callable[[], str | Awaitable[str | None] | None]  # a problem in words, 
 class HealthServer:
     """`async with HealthServer(registry, port=8081).running() as health: health.ready("pods", lambda: None if pods.is_synced else "not listed yet")`."""
 
-    def __init__(self, registry: CollectorRegistry, *, host: str | None = None, port: int = 8081, freshen: Freshen | None = None) -> None:
-        """`freshen` is called before metrics are told; how long it takes, the scraper waits."""
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        host: str | None = None,
+        port: int = 8081,
+        metrics_port: int | None = None,
+        freshen: Freshen | None = None,
+    ) -> None:
+        """`freshen` is called before metrics are told; how long it takes, the scraper waits.
+
+        `metrics_port`: serve /metrics there and not on `port`; 0 serves no metrics.
+        """
         self._registry = registry
+        self._metrics_port = metrics_port
         self._freshen = freshen
         self._host, self._port = host, port
         self._live: dict[str, Check] = {}
@@ -55,19 +67,40 @@ class HealthServer:
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/healthz", self._livez)
         application.router.add_get("/readyz", self._readyz)
-        application.router.add_get("/metrics", self._metrics)
+        together = self._metrics_port is None
+        if together:
+            application.router.add_get("/metrics", self._metrics)
+        what = "health and metrics" if together else "health"
+        async with AsyncExitStack() as stack:
+            served = self._served(application, self._port, what)
+            self._port = await stack.enter_async_context(served)
+            if self._metrics_port:
+                metrics = web.Application()
+                metrics.router.add_get("/metrics", self._metrics)
+                served = self._served(metrics, self._metrics_port, "metrics")
+                await stack.enter_async_context(served)
+            yield self
+
+    @asynccontextmanager
+    async def _served(
+        self,
+        application: web.Application,
+        port: int,
+        what: str,
+    ) -> AsyncIterator[int]:
+        """Yields the port that it listens on."""
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
             try:
-                await web.TCPSite(runner, self._host, self._port).start()
+                await web.TCPSite(runner, self._host, port).start()
             except OSError as error:
-                raise ConfigurationError(
-                    f"health and metrics cannot be served on port {self._port}: {error.strerror or error}; choose another, or 0 for any that is free"
-                ) from error
-            self._port = runner.addresses[0][1]
-            log.info("health and metrics on port %d", self._port)
-            yield self
+                why = f"{what} cannot be served on port {port}: {error.strerror or error}"
+                advice = "choose another, or 0 for any that is free"
+                raise ConfigurationError(f"{why}; {advice}") from error
+            found = int(runner.addresses[0][1])
+            log.info("%s on port %d", what, found)
+            yield found
         finally:
             await runner.cleanup()
 

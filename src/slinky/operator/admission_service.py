@@ -52,7 +52,6 @@ from slinky.settings import listening
 
 __all__ = ["configuration", "serve_admission"]
 
-SECONDS = 5
 LOOK_UP_SECONDS = 2.0
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 CONFIG_MAPS: Resource[dict[str, Any]] = Resource("", "v1", "configmaps", dict)
@@ -69,7 +68,11 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
     """Until cancelled. `apply`: write the webhook configuration first."""
     ours, registry = settings.admission, CollectorRegistry()
     metrics = KubeMetrics(registry)
-    health = HealthServer(registry, port=settings.health_port)
+    health = HealthServer(
+        registry,
+        port=settings.health_port,
+        metrics_port=settings.metrics_port,
+    )
     # A certificate that is waited for, or a webhook that does not listen: said from the first moment on.
     waiting = {"webhook": "does not listen yet"}
     health.ready("webhook", lambda: waiting.get("webhook"))
@@ -84,7 +87,7 @@ async def serve_admission(settings: Settings, access: Access, *, apply: bool = T
             converters={CONVERT: convert},
             port=ours.port,
             on_failure=OnFailure.ALLOW if ours.fail_open else OnFailure.REFUSE,
-            deadline=SECONDS - 1.0,
+            deadline=ours.timeout_seconds - 1.0,
             leave_seconds=_endpoint(settings).leave_seconds,
         )
         await stack.enter_async_context(listening(server.running(), ours.port, "admission.port"))
@@ -117,11 +120,16 @@ def configuration(settings: Settings, *, authorities: bytes = b"") -> dict[str, 
         ],
         "matchConditions": [{"name": "spec-is-new", "expression": SPEC_IS_NEW}],
         "failurePolicy": "Ignore" if ours.fail_open else "Fail",
-        "timeoutSeconds": SECONDS,
+        "timeoutSeconds": ours.timeout_seconds,
+        "matchPolicy": ours.match_policy,
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }
-    if settings.namespaces:
+    if ours.match_conditions:
+        webhook["matchConditions"] = [dict(each) for each in ours.match_conditions]
+    if ours.namespace_selector:
+        webhook["namespaceSelector"] = dict(ours.namespace_selector)
+    elif settings.namespaces:
         named = {"key": NAMESPACE_NAME, "operator": "In", "values": sorted(settings.namespaces)}
         webhook["namespaceSelector"] = {"matchExpressions": [named]}
     labels = {"app.kubernetes.io/name": "slurm-operator", "app.kubernetes.io/component": "admission"}

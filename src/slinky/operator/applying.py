@@ -25,6 +25,7 @@ from slinky.kube import (
     Propagation,
 )
 from slinky.operator.children import CHILD_KINDS, MANAGED_BY, MANAGER, Child, Owner, digest, fingerprint, is_managed
+from slinky.operator.kept_template import WITH_TEMPLATE, keeping, marked
 from slinky.operator.takeover import as_ours, held, is_for
 
 __all__ = ["Applied", "Applier", "ApplyError", "Children", "decorated", "is_as_applied", "surplus"]
@@ -104,7 +105,7 @@ class Applier:
 
     async def apply(self, objects: Sequence[Body], owner: Owner, *, prune: bool = True, kept: Iterable[Child] = ()) -> Applied:
         """Raises ApplyError where objects were refused, KubeError where Kubernetes could not be asked. `kept` are not made now and stay all the same."""
-        bodies = {_child_of(body, owner): decorated(body, owner) for body in objects}
+        bodies = {_child_of(body, owner): marked(decorated(body, owner)) for body in objects}
         outcomes = await asyncio.gather(*(self._one(child, body, owner) for child, body in bodies.items()), return_exceptions=True)
         refused: dict[Child, str] = {}
         created: list[Child] = []
@@ -143,6 +144,8 @@ class Applier:
         async with self._turns:
             if seen is None and child not in memory:
                 seen = await self._taken_over(child, str(body.get("apiVersion", "")), owner)
+            if child.kind in WITH_TEMPLATE:
+                body = await self._without_a_restart(child, body)
             try:
                 answer = await self._send(child, body)
             except InvalidError as error:
@@ -171,6 +174,15 @@ class Applier:
             ours = {"metadata": {"resourceVersion": found.resource_version, "managedFields": as_ours(found.managed_fields, api_version)}}
             await self._kube.patch(resource, child.key.name, ours, child.key.namespace)
         return found
+
+    async def _without_a_restart(self, child: Child, body: Body) -> Body:
+        """The body with what the live pod template keeps."""
+        try:
+            resource = held(CHILD_KINDS[child.kind])
+            live = await self._kube.get(resource, child.key.name, child.key.namespace)
+        except NotFoundError:
+            return body
+        return keeping(body, live)
 
     async def _send(self, child: Child, body: Body) -> Meta:
         resource = CHILD_KINDS[child.kind]

@@ -61,7 +61,13 @@ class Operator:
     async def run(self) -> None:
         """Until cancelled; the Lease is given back then."""
         async with AsyncExitStack() as stack:
-            health = await stack.enter_async_context(HealthServer(self._registry, port=self._settings.health_port).running())
+            settings = self._settings
+            server = HealthServer(
+                self._registry,
+                port=settings.health_port,
+                metrics_port=settings.metrics_port,
+            )
+            health = await stack.enter_async_context(server.running())
             site = await self._site(stack, health)
             lag = asyncio.create_task(self._kube_metrics.measure_loop_lag(), name="loop lag")
             stack.callback(lag.cancel)

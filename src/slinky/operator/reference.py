@@ -62,7 +62,7 @@ CONTAINERS = ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login", "initcon
 
 
 def settings_reference() -> str:
-    return f"{SETTINGS_INTRODUCTION}\n{tables(Settings)}"
+    return f"{SETTINGS_INTRODUCTION}\n{tables(Settings, {dict[str, Any]: 'mapping'})}"
 
 
 def kinds_reference() -> str:

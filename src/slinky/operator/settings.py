@@ -6,7 +6,7 @@ Every option's help stands where the option is defined; docs/operator-configurat
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -76,6 +76,22 @@ class AdmissionSettings(WebhookSection, msgspec.Struct, frozen=True):
             "While the webhook is down, let objects through unjudged instead of refusing them. The operator itself judges each again, and says Degraded where it is wrong."
         ),
     ] = False
+    timeout_seconds: Annotated[
+        int,
+        Help("How many seconds the API server waits for the webhook's answer: from 2 to 30."),
+    ] = 5
+    match_policy: Annotated[
+        Literal["Equivalent", "Exact"],
+        Help("The webhook configuration's matchPolicy."),
+    ] = "Equivalent"
+    match_conditions: Annotated[
+        list[dict[str, str]],
+        Help("The webhook configuration's matchConditions: name and CEL expression of each."),
+    ] = []
+    namespace_selector: Annotated[
+        dict[str, Any],
+        Help("The webhook configuration's namespaceSelector; without one, `namespaces` or all."),
+    ] = {}
 
 
 class LeaderSettings(LeaderSection, frozen=True):
@@ -124,6 +140,10 @@ class Settings(_Section, frozen=True):
         str, Help("Namespace of the operator itself, for its Lease, Secret and Service; the pod's own where it is empty, else `slinky`.")
     ] = ""
     health_port: Annotated[int, Help("Port of /livez, /readyz and /metrics.")] = 8081
+    metrics_port: Annotated[
+        int | None,
+        Help("Port of /metrics, if it is not to be healthPort; 0 serves no metrics."),
+    ] = None
 
     def allows_token(self, namespace: str, user: str) -> bool:
         """May a Token in this namespace be for this user?"""
@@ -150,6 +170,11 @@ def _wrong(settings: Settings) -> Iterator[str]:
         yield "admission.certificateFile and admission.keyFile go together; give both, or none to have one made"
     if ours.url and not ours.url.startswith("https://"):
         yield f"admission.url is {ours.url!r}; the API server calls https only: https://HOST:PORT"
+    if not 2 <= ours.timeout_seconds <= 30:
+        yield (
+            f"admission.timeoutSeconds is {ours.timeout_seconds}; it must be from 2 to 30: "
+            "Kubernetes allows 30 seconds, and the webhook answers one second before the end"
+        )
     if settings.leader.seconds < 3:
         yield f"leader.seconds is {settings.leader.seconds:g}; it must be 3 or more, or a slow API server would cost the lead"
     try:

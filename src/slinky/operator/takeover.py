@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from slinky.kube import KubeObject, Meta, Resource
+from slinky.kube.objects import Record
 from slinky.operator.children import MANAGER, Owner
 from slinky.operator.kinds import GROUP
 
@@ -25,10 +26,19 @@ class HeldMeta(Meta, frozen=True):
     managed_fields: tuple[dict[str, Any], ...] = ()
 
 
+class HeldTemplate(Record, frozen=True):
+    metadata: Meta = Meta()
+
+
+class HeldSpec(Record, frozen=True):
+    template: HeldTemplate = HeldTemplate()
+
+
 class Held(KubeObject, frozen=True):
-    """An object as far as it tells whose it is, and who wrote what."""
+    """The parts of an object that tell its owner, who wrote what, and its pod template's labels."""
 
     metadata: HeldMeta = msgspec.field(default_factory=HeldMeta)
+    spec: HeldSpec = HeldSpec()
 
 
 def held(resource: Resource[Any]) -> Resource[Held]:

@@ -7,11 +7,12 @@ import pytest
 
 from slinky.kube.objects import Node
 from slinky.operator import labels
-from slinky.operator.kinds import Controller, LoginSet, NodeSet, RestApi
+from slinky.operator.kinds import Accounting, Controller, LoginSet, NodeSet, RestApi
+from slinky.operator.objects.accounting import accounting_objects
 from slinky.operator.objects.controller import controller_objects
 from slinky.operator.objects.loginset import login_objects
 from slinky.operator.objects.restapi import restapi_objects
-from slinky.operator.objects.view import ClusterView
+from slinky.operator.objects.view import AccountingView, ClusterView
 from slinky.operator.objects.worker_pod import revision_of, worker_base, worker_pod
 
 
@@ -145,4 +146,69 @@ def test_a_label_that_a_selector_reads_is_never_the_administrators() -> None:
     mine = nodeset(labels={labels.APP: "mine", "x": "y"})
     pod = worker_pod(mine, worker_base(mine, view()), ordinal=0, node=None, revision="r")
     assert pod["metadata"]["labels"][labels.APP] == "slurmd"
-    assert pod["metadata"]["labels"]["x"] == "y"
+    assert "x" not in pod["metadata"]["labels"]
+
+
+def accounts(meta: dict[str, Any], spec: dict[str, Any]) -> list[dict[str, Any]]:
+    made = {
+        "metadata": {"name": "a", "namespace": "ns", "uid": "5", **meta},
+        "spec": {"slurmdbd": {"image": "i"}, "storageConfig": {"host": "db"}, **spec},
+    }
+    accounting = msgspec.convert(made, Accounting)
+    site = AccountingView(accounting=accounting, controllers=(controller(),))
+    return accounting_objects(accounting, site, "p")
+
+
+def cluster_objects(meta: dict[str, Any], spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is made of one of each kind, all with this metadata and with `spec` in their specs."""
+
+    def one(kind: Any, name: str, **more: Any) -> Any:
+        written = {"metadata": {"name": name, "namespace": "ns", "uid": name, **meta}}
+        return msgspec.convert({**written, "spec": {**more, **spec}}, kind)
+
+    reference = {"name": "c"}
+    site = view(controller=one(Controller, "c", slurmctld={"image": "i"}))
+    workers = one(NodeSet, "w", controllerRef=reference, slurmd={"image": "i"})
+    revision = revision_of(workers, site)
+    return [
+        *controller_objects(site.controller, site),
+        *restapi_objects(one(RestApi, "r", controllerRef=reference), site),
+        *login_objects(one(LoginSet, "l", controllerRef=reference), site),
+        *accounts(meta, spec),
+        worker_pod(workers, worker_base(workers, site), ordinal=0, node=None, revision=revision),
+    ]
+
+
+def pods_of(made: list[dict[str, Any]]) -> dict[str, Any]:
+    """The pods and pod templates among them, by name."""
+    found = {}
+    for each in made:
+        if each["kind"] in ("StatefulSet", "Deployment"):
+            found[each["metadata"]["name"]] = each["spec"]["template"]
+        elif each["kind"] == "Pod":
+            found[each["metadata"]["name"]] = each
+    return found
+
+
+LABELLED = {
+    "labels": {"helm.sh/chart": "slurm-9.9.9", "app.kubernetes.io/version": "9", "team": "hpc"},
+    "annotations": {"note": "mine"},
+}
+
+
+def test_labels_of_a_custom_resource_are_on_its_children_and_on_no_pod() -> None:
+    plain, labelled = cluster_objects({}, {}), cluster_objects(LABELLED, {})
+    assert sorted(pods_of(plain)) == ["a-accounting", "c-controller", "l", "r-restapi", "w-0"]
+    assert pods_of(labelled) == pods_of(plain)
+    for each in labelled:
+        if each["kind"] != "Pod":
+            assert each["metadata"]["labels"]["team"] == "hpc", each["metadata"]["name"]
+            assert each["metadata"]["annotations"]["note"] == "mine"
+
+
+def test_labels_of_the_template_are_on_the_pods() -> None:
+    added = {"labels": {"tier": "gold"}, "annotations": {"seen": "yes"}}
+    for name, pod in pods_of(cluster_objects(LABELLED, {"template": {"metadata": added}})).items():
+        assert pod["metadata"]["labels"]["tier"] == "gold", name
+        assert pod["metadata"]["annotations"]["seen"] == "yes", name
+        assert not {"team", "helm.sh/chart"} & set(pod["metadata"]["labels"]), name

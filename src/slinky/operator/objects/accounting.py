@@ -61,7 +61,7 @@ def _stateful_set(accounting: Accounting, site: AccountingView, everyone: dict[s
         "serviceName": name,
         "selector": {"matchLabels": labels.accounting_labels(accounting)},
         "template": {
-            "metadata": pod_metadata(accounting, everyone, accounting.spec.template.metadata, notes),
+            "metadata": pod_metadata(everyone, accounting.spec.template.metadata, notes),
             "spec": _pod(accounting, slurm, jwt),
         },
     }

@@ -114,7 +114,7 @@ def _pod_metadata(controller: Controller, site: ClusterView, everyone: dict[str,
         labels.SLURM_KEY_HASH: site.digest(slurm_key(controller)[0]),
         labels.JWT_KEY_HASH: site.digest(jwt_key(controller)[0]),
     }
-    return pod_metadata(controller, everyone, controller.spec.template.metadata, notes)
+    return pod_metadata(everyone, controller.spec.template.metadata, notes)
 
 
 def _pod(controller: Controller, site: ClusterView) -> dict[str, Any]:

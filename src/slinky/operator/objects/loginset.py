@@ -26,12 +26,13 @@ def login_objects(loginset: LoginSet, site: ClusterView) -> list[dict[str, Any]]
     selector = labels.login_labels(loginset)
     everyone = selector | {labels.COMPONENT: "login", labels.CLUSTER: site.name}
     config = {"sshd_config": login_sshd_config(loginset), "authorized_keys": spec.root_ssh_authorized_keys.strip() + "\n"}
+    notes = _notes(loginset, site, config["sshd_config"])
     deployment: dict[str, Any] = {
         "replicas": spec.replicas,
         "revisionHistoryLimit": 0,
         "selector": {"matchLabels": selector},
         "template": {
-            "metadata": pod_metadata(loginset, everyone, spec.template.metadata, _notes(loginset, site, config["sshd_config"])),
+            "metadata": pod_metadata(everyone, spec.template.metadata, notes),
             "spec": _pod(loginset, site),
         },
     }

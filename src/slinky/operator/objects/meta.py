@@ -1,6 +1,9 @@
-"""What all objects of the operator carry: a name, labels, annotations, and who owns them.
+"""The metadata of the objects that the operator makes: names, labels, annotations and owners.
 
-What must stay true: labels and annotations of the custom resource go to what is made of it; a label of ours that a selector reads wins over any of theirs.
+*Invariants:* A child has the labels and annotations of its custom resource. A pod and a pod
+template do not: they have those of `spec.template.metadata` and the operator's own, so that no label of a
+custom resource, such as a chart's version, restarts a pod. A label that a selector reads wins over
+every label that an administrator writes.
 """
 
 import hashlib
@@ -12,12 +15,21 @@ from slinky.kube.objects import Meta
 from slinky.operator.kinds import GROUP, VERSION, Accounting, Controller, LoginSet, NodeSet, RestApi, Token
 from slinky.operator.kinds.common import TemplateMeta
 
-__all__ = ["Maker", "digest_of", "metadata", "owner", "pod_metadata", "resource"]
+__all__ = [
+    "NOT_PASSED_ON",
+    "Maker",
+    "digest_of",
+    "metadata",
+    "owned_pod",
+    "owner",
+    "pod_metadata",
+    "resource",
+]
 
 Maker = Controller | Accounting | RestApi | LoginSet | NodeSet | Token
 
 # kubectl's own copy of the whole object, and Helm's, Argo's and Flux's marks: of the object they stand on, not of its children.
-_NOT_PASSED_ON = (
+NOT_PASSED_ON = (
     "kubectl.kubernetes.io/",
     "meta.helm.sh/",
     "argocd.argoproj.io/",
@@ -42,28 +54,50 @@ def passed_on(meta: Meta) -> tuple[dict[str, str], dict[str, str]]:
     """The labels and annotations of a custom resource that its children carry too."""
     return (
         {key: value for key, value in meta.labels.items() if not key.startswith(_NOT_PASSED_ON_LABELS)},
-        {key: value for key, value in meta.annotations.items() if not key.startswith(_NOT_PASSED_ON)},
+        {key: value for key, value in meta.annotations.items() if not key.startswith(NOT_PASSED_ON)},
     )
 
 
 def metadata(
-    maker: Maker, name: str, labels: Mapping[str, str], template: TemplateMeta | None = None, annotations: Mapping[str, str] | None = None
+    maker: Maker,
+    name: str,
+    labels: Mapping[str, str],
+    template: TemplateMeta | None = None,
 ) -> dict[str, Any]:
-    """Of a child of `maker`."""
-    made: dict[str, Any] = {"name": name, "namespace": maker.metadata.namespace}
-    made |= pod_metadata(maker, labels, template, annotations)
+    """The metadata of a child of `maker`; for pods see `owned_pod`."""
+    given_labels, given_annotations = passed_on(maker.metadata)
+    added = template or TemplateMeta()
+    made = _place(maker, name) | {"labels": given_labels | (added.labels or {}) | dict(labels)}
+    if notes := given_annotations | (added.annotations or {}):
+        made["annotations"] = notes
     return made | {"ownerReferences": [owner(maker)]}
 
 
 def pod_metadata(
-    maker: Maker, labels: Mapping[str, str], template: TemplateMeta | None = None, annotations: Mapping[str, str] | None = None
+    labels: Mapping[str, str],
+    template: TemplateMeta,
+    annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Of a pod template: labels and annotations only."""
-    given_labels, given_annotations = passed_on(maker.metadata)
-    more = template or TemplateMeta()
-    made: dict[str, Any] = {"labels": given_labels | (more.labels or {}) | dict(labels)}
-    notes = given_annotations | (more.annotations or {}) | dict(annotations or {})
+    """The metadata of a pod template: only what `template` adds and what is the operator's own."""
+    made: dict[str, Any] = {"labels": (template.labels or {}) | dict(labels)}
+    notes = (template.annotations or {}) | dict(annotations or {})
     return made | ({"annotations": notes} if notes else {})
+
+
+def owned_pod(
+    maker: Maker,
+    name: str,
+    labels: Mapping[str, str],
+    template: TemplateMeta,
+    annotations: Mapping[str, str],
+) -> dict[str, Any]:
+    """The metadata of a pod that the operator itself makes for `maker`."""
+    made = _place(maker, name) | pod_metadata(labels, template, annotations)
+    return made | {"ownerReferences": [owner(maker)]}
+
+
+def _place(maker: Maker, name: str) -> dict[str, Any]:
+    return {"name": name, "namespace": maker.metadata.namespace}
 
 
 def resource(api_version: str, kind: str, meta: dict[str, Any], **parts: Any) -> dict[str, Any]:

@@ -41,7 +41,6 @@ def restapi_objects(restapi: RestApi, site: ClusterView) -> list[dict[str, Any]]
         "selector": {"matchLabels": selector},
         "template": {
             "metadata": pod_metadata(
-                restapi,
                 everyone,
                 restapi.spec.template.metadata,
                 {labels.DEFAULT_CONTAINER: "slurmrestd", labels.CONFIG_HASH: _conf_hash(site)},

@@ -13,7 +13,7 @@ from slinky.kube.objects import Node
 from slinky.operator import labels, names
 from slinky.operator.conf.sshd import worker_sshd_config
 from slinky.operator.kinds import NodeSet
-from slinky.operator.objects.meta import digest_of, metadata
+from slinky.operator.objects.meta import digest_of, owned_pod
 from slinky.operator.objects.pods import pod_spec
 from slinky.operator.objects.view import ClusterView, slurm_key
 from slinky.operator.objects.worker_names import host_name, pod_name
@@ -82,7 +82,8 @@ def worker_pod(
         made = on_node(made, node.metadata.name, alone=nodeset.spec.is_daemon_set)
     topology = node.metadata.annotations.get(labels.TOPOLOGY, "") if node else ""
     annotations = base.annotations | ({labels.TOPOLOGY: topology} if topology else {})
-    meta = metadata(nodeset, name, _labels(nodeset, name, host, ordinal, revision), nodeset.spec.template.metadata, annotations)
+    labelled = _labels(nodeset, name, host, ordinal, revision)
+    meta = owned_pod(nodeset, name, labelled, nodeset.spec.template.metadata, annotations)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": made}
 
 
