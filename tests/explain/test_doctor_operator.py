@@ -110,6 +110,7 @@ def ends(hours: float) -> Token:
 DEGRADED = (written_object("NodeSet", "gpu", broken("WorkersFailing", "pod gpu-0: ImagePullBackOff")),)
 UNSEEN = (written_object("NodeSet", "gpu", {}),)
 DRAINING = (written_object("NodeSet", "gpu", under_way("ScalingDown", "2 workers are to go; gpu-1 runs job 7", ready=True), hours=5),)
+SEVERAL = (written_object("Controller", "slurm", {}, hours=0.01, spec={"ha": {"enabled": True}}),)
 ELSEWHERE = (written_object("RestApi", "slurm", spec={"controllerRef": {"name": "other"}}),)
 
 CASES: dict[str, tuple[Installation, str, str]] = {
@@ -126,6 +127,7 @@ CASES: dict[str, tuple[Installation, str, str]] = {
     "operator-webhook-without-endpoint": (of_operator(webhooks=webhooks(endpoints=0)), "no address behind it", "endpointslices"),
     "object-degraded": (of_operator({"NodeSet": DEGRADED}), "WorkersFailing: pod gpu-0: ImagePullBackOff", "kubectl -n slurm describe nodesets gpu"),
     "object-unseen": (of_operator({"NodeSet": UNSEEN}), "its status says nothing", "kubectl -n slinky get pods"),
+    "cluster-with-ha": (of_operator({"Controller": SEVERAL}), "ha.enabled is true", "kubectl -n slurm edit controllers slurm"),
     "cluster-without-restapi": (of_operator({"RestApi": ELSEWHERE}), "no RestApi names it", "controllerRef.name slurm"),
     "nodeset-draining-long": (of_operator({"NodeSet": DRAINING}), "for 5 h ScalingDown: 2 workers are to go; gpu-1 runs job 7", "kubectl -n slurm edit nodesets gpu"),
     "token-object-over": (of_operator({"Token": token_object(-25, -1)}), "ended at 2026-11-15 11:00 UTC", "kubectl -n slurm describe tokens ours"),

@@ -14,6 +14,7 @@ from slinky.kube.objects import Condition
 from slinky.operator.conditions import DEGRADED, PROGRESSING
 from slinky.operator.kinds import Written
 from slinky.operator.kinds.schema import OFFERED
+from slinky.operator.left_alone import has_several
 from slinky.operator.relations import controller_of
 from slinky.operator.statuses import conditions_of
 from slinky.operator.tokens import SHARE
@@ -48,6 +49,8 @@ def _object(kind: str, found: Written, operator: OperatorSide, now: dt.datetime)
     about, plural = f"{kind} {meta.key}", OFFERED[kind].plural
     names: dict[str, Any] = {"kind": plural, "namespace": meta.namespace, "name": meta.name}
     if not told:
+        if kind == "Controller" and has_several(found):
+            yield entry("cluster-with-ha").found(about, "ha.enabled is true, and no operator of ours has looked at it", **names)
         if meta.creation_timestamp is not None and now - meta.creation_timestamp > UNSEEN:
             yield entry("object-unseen").found(about, "its status says nothing", advice=_unseen(meta.namespace, operator))
         return
