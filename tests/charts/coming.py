@@ -43,14 +43,14 @@ def values_of_both(images: str, tag: str, *, storage_class: str = "", **controll
 
 
 class Release:
-    """Release `slurm` in one namespace, by the real helm on the sandbox's API server."""
+    """The releases of one namespace, by the real helm on the sandbox's API server."""
 
-    def __init__(self, helm: Helm, sandbox: Sandbox, namespace: str) -> None:
-        self._helm, self.sandbox, self.namespace = helm, sandbox, namespace
+    def __init__(self, program: Helm, sandbox: Sandbox, namespace: str) -> None:
+        self.program, self.sandbox, self.namespace = program, sandbox, namespace
 
     def helm(self, *words: str, values: dict[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
         where = (f"--namespace={self.namespace}", f"--kubeconfig={self.sandbox.kubeconfig}")
-        return self._helm.run(*words, *where, values=values)
+        return self.program.run(*words, *where, values=values)
 
     def done(self, *words: str, values: dict[str, Any] | None = None) -> str:
         ended = self.helm(*words, values=values)
