@@ -1,11 +1,13 @@
-"""Clusters of the original that run several slurmctld: left alone whole, and said so on each of their objects.
+"""Leaves clusters of the original that run several slurmctld alone, and says so on each object.
 
-`left_alone` is pure: it decides from a Controller as it was written and the StatefulSet that stands under slurmctld's name.
-`Originals` is the edge, which asks Kubernetes for that StatefulSet while it is not the operator's own.
+`left_alone` is pure: it decides from a Controller as it was written and the StatefulSet that stands
+under slurmctld's name. `Originals` is the edge, which asks Kubernetes for that StatefulSet while it
+is not the operator's own.
 
 *Invariants:*
 
-- Of such a cluster nothing is written but the status of its custom resources: no finalizer, no child, no worker, no node in Slurm.
+- Of such a cluster nothing is written but the status of its custom resources: no finalizer, no
+  child, no worker, no node in Slurm.
 - A cluster that the operator has taken over is never left alone afterwards: its workers need care.
 - A Controller that one of these is recorded by keeps its Accounting from being taken over too.
 """
@@ -25,7 +27,8 @@ from slinky.operator.watching import Watches
 __all__ = ["REASON", "Originals", "has_several", "left_alone"]
 
 REASON = "NotTakenOver"
-AGAIN_SECONDS = 5.0  # between two looks at a StatefulSet that is not the operator's, so that no watch tells of it
+# Between two looks at a StatefulSet that is not the operator's: no watch tells of it.
+AGAIN_SECONDS = 5.0
 HELD = frozenset({FINALIZER, marks.FINALIZER})
 
 
@@ -36,7 +39,10 @@ def has_several(controller: Written) -> bool:
 
 
 def left_alone(controller: Written, there: Workload | None) -> str:
-    """Why the cluster is left alone, and what to do; empty where it is not. `there`: the StatefulSet under slurmctld's name, whoever made it."""
+    """Why the cluster is left alone, and what to do; empty where it is not.
+
+    `there`: the StatefulSet under slurmctld's name, whoever made it.
+    """
     name = controller.metadata.name
     workload = names.controller(name)
     if there is not None and is_managed(there.metadata):
