@@ -111,6 +111,7 @@ def ends(hours: float) -> Token:
 DEGRADED = (written_object("NodeSet", "gpu", broken("WorkersFailing", "pod gpu-0: ImagePullBackOff")),)
 UNSEEN = (written_object("NodeSet", "gpu", {}),)
 DRAINING = (written_object("NodeSet", "gpu", under_way("ScalingDown", "2 workers are to go; gpu-1 runs job 7", ready=True), hours=5),)
+SEVERAL = (written_object("Controller", "slurm", {}, hours=0.01, spec={"ha": {"enabled": True}}),)
 ELSEWHERE = (written_object("RestApi", "slurm", spec={"controllerRef": {"name": "other"}}),)
 
 DEAD = (written_object("Controller", "slurm", under_way("NotReady", "0 of 1 slurmctld ready")),)
@@ -153,6 +154,7 @@ CASES: dict[str, tuple[Installation, str, str]] = {
     "object-unavailable": (of_operator({"Controller": DEAD}), "NotReady: 0 of 1 slurmctld ready", "kubectl -n slurm describe controllers slurm"),
     "object-not-ready": (of_operator({"LoginSet": ROLLING}), "Updating: 1 of 2", "kubectl -n slurm describe loginsets login"),
     "object-unseen": (of_operator({"NodeSet": UNSEEN}), "its status says nothing", "kubectl -n slinky get pods"),
+    "cluster-with-ha": (of_operator({"Controller": SEVERAL}), "ha.enabled is true", "kubectl -n slurm edit controllers slurm"),
     "cluster-without-restapi": (of_operator({"RestApi": ELSEWHERE}), "no RestApi names it", "controllerRef.name slurm"),
     "nodeset-draining-long": (of_operator({"NodeSet": DRAINING}), "for 5 h ScalingDown: 2 workers are to go; gpu-1 runs job 7", "kubectl -n slurm edit nodesets gpu"),
     "token-object-over": (of_operator({"Token": token_object(-25, -1)}), "ended at 2026-11-15 11:00 UTC", "kubectl -n slurm describe tokens ours"),

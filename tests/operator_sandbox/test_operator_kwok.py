@@ -24,6 +24,7 @@ from slinky.slurm import FixedToken, SlurmClient
 from slinky.slurm.credentials import mint
 from tests.operator_sandbox.cluster import EXAMPLES
 from tests.operator_sandbox.lab import CHILDREN, IMAGE, Background, Lab, open_lab, operator_for_any
+from tests.operator_sandbox.originals import leave_behind_several, originals_rules, written_in
 
 pytestmark = pytest.mark.sandbox
 
@@ -357,3 +358,50 @@ async def test_what_kubernetes_would_delete_by_itself_can_be_protected(sandbox: 
             for each in policies:
                 await lab.kube.raw("DELETE", place_of(each))
     assert operator
+
+
+async def test_a_cluster_of_the_original_with_several_slurmctld_is_left_alone_whole_until_it_has_one(
+    sandbox: Sandbox, operator: Background
+) -> None:
+    """Each of its objects says so, and names the Controller; nothing but their statuses is written."""
+    async with open_lab(sandbox) as lab:
+        await operator.do(operator.operator.stop("run", signal.SIGTERM))
+        async with originals_rules(lab):
+            await leave_behind_several(lab, IMAGE)
+
+        async def both_are_there() -> bool:
+            return bool((await lab.get("StatefulSet", "c-controller"))["status"].get("replicas") == 2)
+
+        await lab.until("there were two slurmctld", both_are_there)
+        before = await written_in(lab)
+        await operator.do(operator.operator.start("run"))
+        parts = (("Controller", "c"), ("Accounting", "a"), ("RestApi", "r"), ("LoginSet", "l"), ("NodeSet", "n"))
+        for kind, name in parts:
+            said = await lab.until_said(kind, name, "True", "NotTakenOver", "Degraded")
+            assert "Controller c has ha.enabled: true" in said and "set ha.enabled: false" in said
+            assert "Controller c" in await lab.until_event(name, "NotTakenOver")
+        assert await written_in(lab) == before
+
+        await lab.patch("Controller", "c", {"spec": {"ha": {"enabled": False}}})
+        for kind, name in parts:
+            await lab.until(f"{kind} {name} named the pods", lambda kind=kind, name=name: names_pods(lab, kind, name))  # type: ignore[misc]
+        after = await written_in(lab)
+        assert {**after, "controllers/c": None} == {**before, "controllers/c": None}
+
+        await lab.patch("StatefulSet", "c-controller", {"spec": {"replicas": 1}})
+
+        async def is_taken_over() -> bool:
+            made = [await lab.get("StatefulSet", name) for name in ("c-controller", "a-accounting")]  # each is made again
+            return all(one and one["metadata"]["labels"].get("app.kubernetes.io/managed-by") == "slinky-operator" for one in made)
+
+        await lab.until("all of it was taken over", is_taken_over)
+        for kind, name in parts:
+            await lab.until(f"{kind} {name} had nothing to say of it", lambda kind=kind, name=name: is_ours(lab, kind, name))  # type: ignore[misc]
+
+
+async def names_pods(lab: Lab, kind: str, name: str) -> bool:
+    return "still has 2 pods" in (await lab.condition(kind, name, "Degraded"))[2]
+
+
+async def is_ours(lab: Lab, kind: str, name: str) -> bool:
+    return (await lab.condition(kind, name, "Degraded"))[1] != "NotTakenOver"

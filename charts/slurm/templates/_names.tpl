@@ -29,10 +29,23 @@
 {{- toYaml $found -}}
 {{- end -}}
 
-{{/* Keys, as JSON: the Secret that is named, or the one that the operator makes. root, key (slurm or jwt), said */}}
+{{/* The key that the Controller refers to in the API server now, as JSON; nothing where it is not there, refers to none, or cannot be looked up (helm template). It cannot be changed: what is made for an existing cluster has to refer to the same. root, key (slurm or jwt) */}}
+{{- define "slurm.heldKey" -}}
+{{- if .root.Capabilities.APIVersions.Has "slinky.slurm.net/v1beta1/Controller" -}}
+{{- $spec := default dict (lookup "slinky.slurm.net/v1beta1" "Controller" (include "slurm.namespace" .root) (include "slurm.fullname" .root)).spec -}}
+{{- with eq .key "slurm" | ternary $spec.slurmKeyRef (coalesce $spec.jwtKeyRef $spec.jwtHs256KeyRef) -}}
+{{- if .name -}}{{- toJson . -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Keys, as JSON: the Secret that is named, or the one that the cluster has, or the one that the operator makes. root, key (slurm or jwt), said */}}
 {{- define "slurm.key" -}}
+{{- $held := include "slurm.heldKey" . -}}
 {{- if .said.secretRef.name -}}
 {{- toJson (dict "name" .said.secretRef.name "key" (default (printf "%s.key" .key) .said.secretRef.key)) -}}
+{{- else if $held -}}
+{{- $held -}}
 {{- else if .said.create -}}
 {{- toJson (dict "name" (printf "%s-auth-%s" (include "slurm.fullname" .root) .key) "key" (printf "%s.key" .key)) -}}
 {{- else -}}

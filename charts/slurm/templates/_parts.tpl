@@ -1,4 +1,4 @@
-{{/* What is said of a container, a pod, a Service: without what is empty, for the operator takes an empty value for a wish. */}}
+{{/* What is said of a container, a pod, a Service, without what is empty: an empty text would win over what the operator makes. */}}
 {{- define "slurm.said" -}}
 {{- $found := dict -}}
 {{- range $key, $value := . -}}

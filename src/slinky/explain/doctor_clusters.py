@@ -22,6 +22,7 @@ from slinky.operator.conditions import AVAILABLE, DEGRADED, PROGRESSING, READY
 from slinky.operator.kinds import Written
 from slinky.operator.kinds.schema import OFFERED
 from slinky.operator.labels import APP, INSTANCE
+from slinky.operator.left_alone import has_several
 from slinky.operator.relations import controller_of
 from slinky.operator.standings import pod_trouble
 from slinky.operator.statuses import conditions_of
@@ -84,6 +85,8 @@ def _object(kind: str, found: Written, operator: OperatorSide, now: dt.datetime)
     about, plural = f"{kind} {meta.key}", OFFERED[kind].plural
     names: dict[str, Any] = {"kind": plural, "namespace": meta.namespace, "name": meta.name}
     if not told:
+        if kind == "Controller" and has_several(found):
+            yield entry("cluster-with-ha").found(about, "ha.enabled is true, and no operator of ours has looked at it", **names)
         if meta.creation_timestamp is not None and now - meta.creation_timestamp > UNSEEN:
             yield entry("object-unseen").found(about, "its status says nothing", advice=_unseen(meta.namespace, operator))
         return

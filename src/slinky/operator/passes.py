@@ -26,6 +26,7 @@ from slinky.operator.departing import Departing
 from slinky.operator.files import UnreadableError
 from slinky.operator.heads import Heads
 from slinky.operator.kinds import GROUP, KINDS, Token, Written
+from slinky.operator.left_alone import Originals
 from slinky.operator.reconfiguring import Reconfiguring
 from slinky.operator.relations import Place, accounting_of, affected, controller_of, refers_to
 from slinky.operator.site import Site
@@ -56,6 +57,7 @@ class Passes:
         self._heads = Heads(site, assembler, self.reconfiguring)
         self._departing = Departing(site, self._heads.asking.unasked)
         self._tokens = TokenKeeper(site)
+        self._originals = Originals(site.kube, site.watches)
         self._ends: list[Callable[[], None]] = []
         if metrics:
             metrics.follow("objects", self.queue)
@@ -188,6 +190,7 @@ class Passes:
                 await self._heads.asking.go_on(found)
             return
         try:
+            await self._originals.check(place.kind, found, partial(self._look_later, place))
             await self._site.watches.files.known(place.namespace)
             unheld = await self._departing.hold(place, found)
             await self._make(place, found)

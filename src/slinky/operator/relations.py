@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from slinky.kube import Key
 from slinky.operator.kinds import Written
 
-__all__ = ["Place", "accounting_of", "affected", "controller_of", "named_files", "refers_to"]
+__all__ = ["MEMBERS", "Place", "accounting_of", "affected", "controller_of", "named_files", "refers_to"]
 
 
 class Place(NamedTuple):

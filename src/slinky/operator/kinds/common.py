@@ -56,7 +56,8 @@ class KeyReference(Part, frozen=True):
 Container = Annotated[
     dict[str, Any],
     told(
-        "Of the container: whatever a container of a pod can have. It is laid over what the operator makes; `false`, 0 and empty win too."
+        'Of the container: whatever a container of a pod can have. It is laid over what the operator makes: `false`, 0 and `""` win, '
+        "an empty list says nothing, null removes."
     ),
 ]
 
@@ -72,9 +73,10 @@ class PodTemplate(Part, frozen=True):
     """Laid over the pod that the operator makes."""
 
     metadata: Annotated[TemplateMeta, told("Labels and annotations of the pod.")] = msgspec.field(default_factory=TemplateMeta)
-    spec: Annotated[dict[str, Any], told("Whatever a pod's spec can have; `false`, 0 and empty win too.")] = msgspec.field(
-        default_factory=dict
-    )
+    spec: Annotated[
+        dict[str, Any],
+        told('Whatever a pod\'s spec can have; `false`, 0 and `""` win, an empty list says nothing, null removes.'),
+    ] = msgspec.field(default_factory=dict)
 
 
 class ServiceTemplate(Part, frozen=True):

@@ -6,6 +6,7 @@ What must stay true: all that a pass decides comes from one snapshot; changes th
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from slinky.operator.children import Owner
 from slinky.operator.conditions import broken, is_available, was_available
 from slinky.operator.files import UnreadableError
 from slinky.operator.kinds import NODESETS, NodeSet, NodeSetSpec, Written
+from slinky.operator.left_alone import Originals
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import Act, ChangePod, CreateClaim, CreatePod, LetGo, Tell
 from slinky.operator.nodesets.carrying import Carrier
@@ -55,6 +57,7 @@ class NodeSets:
         self._memories: dict[str, Memory] = {}
         self._look = Look(site)
         self._registering = Registering(site)
+        self._originals = Originals(site.kube, site.watches)
         if metrics:
             metrics.follow("nodesets", self.queue)
             metrics.follow("registering", self._registering.queue)
@@ -76,6 +79,7 @@ class NodeSets:
         if found is None or not self._site.may_act():
             return
         try:
+            await self._originals.check("NodeSet", found, partial(self.queue.add_after, key))
             await self._site.watches.files.known(key.namespace)
             await self._pass(found)
         except Trouble as trouble:

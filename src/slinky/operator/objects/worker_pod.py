@@ -19,7 +19,7 @@ from slinky.operator.objects.view import ClusterView, slurm_key
 from slinky.operator.objects.worker_names import host_name, pod_name
 from slinky.operator.objects.worker_parts import slurmd_container, worker_volumes
 from slinky.operator.objects.worker_placement import keep_apart, on_node, tolerations
-from slinky.operator.overlay import lay_over
+from slinky.operator.overlay import lay_over, without_empty_lists
 
 __all__ = ["revision_of", "worker_base", "worker_claims", "worker_pod"]
 
@@ -31,8 +31,12 @@ def revision_of(nodeset: NodeSet, view: ClusterView) -> str:
     spec = nodeset.spec
     made_of: list[Any] = [
         SHAPE,
-        spec.slurmd,
-        [spec.template.metadata.labels or {}, spec.template.metadata.annotations or {}, spec.template.spec],
+        without_empty_lists(spec.slurmd),  # they say nothing: who writes them or not has the same workers
+        [
+            spec.template.metadata.labels or {},
+            spec.template.metadata.annotations or {},
+            without_empty_lists(spec.template.spec),
+        ],
         spec.extra_conf.split(),
         spec.ordinal_padding,
         spec.oversubscribe_node,
