@@ -4,6 +4,7 @@ Comes in: the objects as they were written, and the ConfigMaps and Secrets that 
 that is not known and the cluster exists already, no view is given: a partition whose NodeSet has a typing mistake must not vanish from under its jobs.
 """
 
+import hmac
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,11 +14,12 @@ import msgspec
 
 from slinky.kube import Key
 from slinky.operator import names
+from slinky.operator.absent import not_there, without_key
 from slinky.operator.children import digest
 from slinky.operator.kinds import Accounting, Controller, KeyReference, LoginSet, NodeSet, RestApi, Token, Written
 from slinky.operator.kinds.reading import Problem, read_as
 from slinky.operator.objects.controller import referenced_files
-from slinky.operator.objects.view import AccountingView, ClusterView, jwt_key, slurm_key
+from slinky.operator.objects.view import AccountingView, ClusterView, host_keys, jwt_key, slurm_key, sssd_conf
 from slinky.operator.relations import accounting_of, controller_of
 from slinky.operator.settings import ImageSettings, Settings
 from slinky.operator.trouble import Trouble
@@ -116,10 +118,11 @@ class Assembler:
         ]
 
     async def view(self, controller: Controller) -> ClusterView:
-        """Raises Trouble where a file or key that it needs is not there."""
+        """What is known of Secrets stands in the view, and what is not: see `ClusterView.need`. Raises Trouble where a file is not there."""
         namespace = controller.metadata.namespace
         accounting = self._accounting(controller)
         nodesets, logins = self.members(NodeSet, controller), self.members(LoginSet, controller)
+        digests, unread = await self._digests(namespace, self._secrets(controller, nodesets, logins))
         return ClusterView(
             controller=controller,
             accounting=accounting,
@@ -127,11 +130,19 @@ class Assembler:
             restapis=self.members(RestApi, controller),
             loginsets=logins,
             files=await self._files(controller),
-            digests=await self.digests(namespace, self._secrets(controller, accounting, nodesets, logins), optional=True),
+            digests=digests,
+            unread=unread,
             cluster_domain=self._domain,
             network_policies=self._settings.network_policies,
             service_monitors="ServiceMonitor" in self._watches.children,
         )
+
+    async def worker_view(self, controller: Controller) -> ClusterView:
+        """What workers are made from, which no file of the Controller's is part of: slurmctld hands out the configuration, and a script that is gone keeps no worker from being made. Raises Trouble."""
+        namespace = controller.metadata.namespace
+        nodesets = self.members(NodeSet, controller)
+        digests, unread = await self._digests(namespace, self._secrets(controller, nodesets, ()))
+        return ClusterView(controller=controller, nodesets=nodesets, digests=digests, unread=unread, cluster_domain=self._domain)
 
     async def accounting_view(self, accounting: Accounting) -> AccountingView:
         """Raises Trouble where a key is not there."""
@@ -139,34 +150,52 @@ class Assembler:
         plain = AccountingView(
             accounting=accounting, controllers=tuple(self.controllers_of(name, namespace)), network_policies=self._settings.network_policies
         )
-        secrets = {key[0] for key in (plain.slurm_key, plain.jwt_key) if key is not None}
+        secrets = {key for key in (plain.slurm_key, plain.jwt_key) if key is not None}
         tls = accounting.spec.storage_config.tls if accounting.spec.storage_config else None
         if tls is not None:
-            secrets |= {reference.name for reference in (tls.ca_ref, tls.certificate_ref, tls.key_ref) if reference is not None}
+            references = (tls.ca_ref, tls.certificate_ref, tls.key_ref)
+            secrets |= {(reference.name, reference.key) for reference in references if reference is not None}
         jwks, storage = accounting.spec.jwks_key_ref, accounting.spec.storage_config
         password = storage.password_key_ref if storage else None
+        digests, unread = await self._digests(namespace, secrets)
+        for trouble in unread.values():
+            raise trouble
         return replace(
             plain,
-            digests=await self.digests(namespace, secrets),
+            digests=digests,
             files={jwks.name: await self._file(jwks.name, namespace)} if jwks else {},
-            password_mark=self._version("Secret", password.name, namespace) if password else "",
+            password_mark=await self._password_mark(plain.slurm_key, password, namespace),
         )
 
-    def _version(self, kind: str, name: str, namespace: str) -> str:
-        """What is another whenever it was written to."""
-        found = self._watches.files.get(kind, Key(namespace, name))
-        return f"{found.metadata.uid} {found.metadata.resource_version}" if found else ""
-
-    async def digests(self, namespace: str, secrets: Iterable[str], *, optional: bool = False) -> dict[str, str]:
-        """Of the content of each Secret. Raises Trouble where one is not there, unless it is `optional`."""
-        found: dict[str, str] = {}
-        for name in sorted(set(secrets)):
+    async def _password_mark(self, slurm_key: tuple[str, str] | None, password: KeyReference | None, namespace: str) -> str:
+        """The same while the password is, also in a Secret that was deleted and made again. Keyed with slurm.key: whoever sees the pods and has no key of the cluster can try no words against it. Raises Trouble."""
+        if slurm_key is None or password is None:
+            return ""
+        contents: list[bytes] = []
+        for name, key in (slurm_key, (password.name, password.key or "password")):
             content = await self._watches.files.content("Secret", name, namespace)
-            if content is not None:
+            if content is None:
+                raise not_there("Secret", name, namespace)
+            contents.append(content.bytes_of(key) or b"")
+        return hmac.new(contents[0], contents[1], "sha256").hexdigest()[:16]
+
+    async def _digests(self, namespace: str, secrets: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[tuple[str, str], Trouble]]:
+        """Of the content of each Secret that is named with a key in it; and of which of these nothing is known, and why."""
+        found: dict[str, str] = {}
+        unread: dict[tuple[str, str], Trouble] = {}
+        for name, key in sorted(set(secrets)):
+            try:
+                content = await self._watches.files.content("Secret", name, namespace)
+            except Trouble as trouble:
+                unread[name, key] = trouble
+                continue
+            if content is None:
+                unread[name, key] = not_there("Secret", name, namespace)
+            elif key and not content.data.get(key):
+                unread[name, key] = without_key("Secret", name, key)
+            else:
                 found[name] = digest(dict(content.data))[:16]
-            elif not optional:
-                raise Trouble("SecretNotFound", f"there is no Secret {name} in namespace {namespace}", lasting=True)
-        return found
+        return found, unread
 
     async def _files(self, controller: Controller) -> dict[str, Mapping[str, str]]:
         """Judged at each look: a ConfigMap can be changed without its Controller, and then no webhook sees it."""
@@ -178,7 +207,7 @@ class Assembler:
     async def _file(self, name: str, namespace: str) -> Mapping[str, str]:
         found = await self._watches.files.content("ConfigMap", name, namespace)
         if found is None:
-            raise Trouble("ConfigMapNotFound", f"there is no ConfigMap {name} in namespace {namespace}", lasting=True)
+            raise not_there("ConfigMap", name, namespace)
         if found.binary_data:
             raise Trouble(
                 "BinaryFile",
@@ -232,18 +261,9 @@ class Assembler:
         return None if held is None else msgspec.structs.replace(held, metadata=found.metadata)
 
     @staticmethod
-    def _secrets(
-        controller: Controller, accounting: Accounting | None, nodesets: Iterable[NodeSet], logins: Iterable[LoginSet]
-    ) -> set[str]:
-        """That daemons of the cluster read."""
-        found = {slurm_key(controller)[0], jwt_key(controller)[0]}
-        references: list[KeyReference | None] = [each.spec.ssh.sssd_conf_ref for each in nodesets]
-        for login in logins:
-            references.append(login.spec.sssd_conf_ref)
-            found.add(names.host_keys(login.metadata.name))
-        if accounting is not None and accounting.spec.storage_config is not None:
-            storage = accounting.spec.storage_config
-            references.append(storage.password_key_ref)
-            if storage.tls is not None:
-                references += [storage.tls.ca_ref, storage.tls.certificate_ref, storage.tls.key_ref]
-        return found | {reference.name for reference in references if reference is not None and reference.name}
+    def _secrets(controller: Controller, nodesets: Iterable[NodeSet], logins: Iterable[LoginSet]) -> set[tuple[str, str]]:
+        """That daemons of the cluster read and show a digest of: Secrets, each with the key in it."""
+        logins = list(logins)
+        named = [each.spec.ssh.sssd_conf_ref for each in nodesets] + [each.spec.sssd_conf_ref for each in logins]
+        found = {slurm_key(controller), jwt_key(controller), *map(host_keys, logins)}
+        return found | {place for reference in named for place in sssd_conf(reference)}

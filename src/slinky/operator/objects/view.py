@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 
 from slinky.operator import names
 from slinky.operator.kinds import Accounting, Controller, KeyReference, LoginSet, NodeSet, RestApi
+from slinky.operator.trouble import Trouble
 
-__all__ = ["AccountingView", "ClusterView", "accounting_address", "jwt_key", "slurm_key"]
+__all__ = ["AccountingView", "ClusterView", "accounting_address", "host_keys", "jwt_key", "slurm_key", "sssd_conf"]
+
+SSSD_CONF = "sssd.conf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +29,8 @@ class ClusterView:
     """The data of each ConfigMap that the Controller refers to, by its name."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """Of each Secret that a daemon reads, by its name: what changes when its content does. One that is read later than its view is made restarts daemons: read them first."""
+    unread: Mapping[tuple[str, str], Trouble] = field(default_factory=dict)
+    """Secrets and keys in them that are not there or cannot be read, and why. Nothing may be made from their digests, which are empty."""
     slurm_nodes: int = 0
     """How many node records Slurm has, as far as is known."""
     cluster_domain: str = "cluster.local"
@@ -57,6 +62,12 @@ class ClusterView:
     def digest(self, secret: str) -> str:
         """Of a Secret that was not seen yet: nothing."""
         return self.digests.get(secret, "")
+
+    def need(self, *references: tuple[str, str]) -> None:
+        """Raise Trouble where one of these Secrets, or the key in it, is not known: pods show its digest, and must not change for its absence."""
+        for reference in references:
+            if reference in self.unread:
+                raise self.unread[reference]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +117,16 @@ def slurm_key(controller: Controller) -> tuple[str, str]:
 def jwt_key(controller: Controller) -> tuple[str, str]:
     """The Secret with jwt.key, and the key in it."""
     return _key(controller.spec.jwt_reference, names.jwt_key_secret(controller.metadata.name), names.JWT_KEY)
+
+
+def sssd_conf(reference: KeyReference | None) -> tuple[tuple[str, str], ...]:
+    """The Secret with sssd.conf, and the key in it; nothing where none is named."""
+    return ((reference.name, reference.key or SSSD_CONF),) if reference is not None and reference.name else ()
+
+
+def host_keys(loginset: LoginSet) -> tuple[str, str]:
+    """The Secret with the host keys of logins; the empty key stands for all of them."""
+    return names.host_keys(loginset.metadata.name), ""
 
 
 def _key(reference: KeyReference | None, secret: str, key: str) -> tuple[str, str]:
