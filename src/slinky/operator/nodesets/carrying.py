@@ -1,7 +1,7 @@
 """Carries acts out: on Kubernetes side by side, in Slurm many nodes at once.
 
 In: acts about one NodeSet. Out: the world changed, what went wrong as one Trouble at the end. What is independent waits for nothing: a slow Slurm keeps no pod from being created.
-What must stay true: before a pod goes on Slurm's word, and before a drain is made or undone, Slurm is looked at once more, and only what still holds is done; a pod is written to and deleted under its uid only; nothing is done once another process leads.
+What must stay true: pods are created slowly at first, and not again at once where one was refused; before a pod goes on Slurm's word, and before a drain is made or undone, Slurm is looked at once more, and only what still holds is done; a pod is written to and deleted under its uid only; nothing is done once another process leads.
 """
 
 import asyncio
@@ -42,6 +42,7 @@ from slinky.operator.nodesets.acts import (
     SetTopology,
     in_order,
 )
+from slinky.operator.nodesets.creation import slow_start
 from slinky.operator.nodesets.drains import is_drained
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.slurm_marks import is_nobodys, refusal_of
@@ -193,7 +194,9 @@ class Carrier:
 
     # Kubernetes
 
-    async def _each(self, acts: Iterable[A], do: Callable[[A], Awaitable[None]]) -> None:
+    async def _each(self, acts: Iterable[A], do: Callable[[A], Awaitable[None]], failed: Callable[[KubeError], None] | None = None) -> None:
+        """What goes wrong is one of the `problems`, or told to `failed`."""
+
         async def one(act: A) -> None:
             async with self._turns:
                 if not self._may_act():
@@ -203,12 +206,16 @@ class Carrier:
                 except (NotFoundError, ConflictError) as error:
                     log.debug("%s: %s", act, error)  # gone, or another by now: what is seen next decides
                     self.again = True
-                except ApiError as error:
-                    self.problems.append(Trouble("Refused", f"Kubernetes refuses: {error.message}"))
                 except KubeError as error:
-                    self.problems.append(Trouble("KubernetesNotAnswering", str(error)))
+                    (failed or self._is_problem)(error)
 
         await asyncio.gather(*map(one, acts))
+
+    def _is_problem(self, error: KubeError) -> None:
+        if isinstance(error, ApiError):
+            self.problems.append(Trouble("Refused", f"Kubernetes refuses: {error.message}"))
+        else:
+            self.problems.append(Trouble("KubernetesNotAnswering", str(error)))
 
     async def _change(self, act: ChangePod) -> None:
         body = {"metadata": {"uid": act.uid, "labels": dict(act.labels), "annotations": dict(act.annotations)}}
@@ -273,9 +280,34 @@ class Carrier:
                 await self._own(name, take=act.uid)
 
         await self._each([act for act in acts if isinstance(act, DisownClaims)], disown)
-        await self._each([act for act in acts if isinstance(act, CreateClaim)], claim)
+        taken = self._memory.lately_taken(time.monotonic())
+        pods = [act for act in acts if isinstance(act, CreatePod)]
+        self.problems += [taken[act.name] for act in pods if act.name in taken]
+        pods = [act for act in pods if act.name not in taken]
+        claimed = await self._start_slowly([act for act in acts if isinstance(act, CreateClaim)], claim, len(pods))
         await self._each([act for act in acts if isinstance(act, OwnClaims)], own)
-        await self._each([act for act in acts if isinstance(act, CreatePod)], pod)
+        if claimed and await self._start_slowly(pods, pod, len(pods)) and pods:
+            self._memory.creation.went_well()
+
+    async def _start_slowly(self, acts: Sequence[A], do: Callable[[A], Awaitable[None]], workers: int) -> bool:
+        """Whether none was refused: the first refusal keeps back those that are not on their way yet. `workers`: how many pods are to come."""
+        creation = self._memory.creation
+        if acts and creation.waits(time.monotonic()) and creation.trouble is not None:
+            self.problems.append(creation.trouble)
+            return False
+        refusals: list[KubeError] = []
+        made = len(self.created)
+        for some in slow_start(acts):
+            await self._each(some, do, refusals.append)
+            if refusals:
+                error = refusals[0]
+                said = error.message if isinstance(error, ApiError) else str(error)
+                come = len(self.created) - made
+                if come:
+                    creation.went_well()
+                self.problems.append(creation.was_refused(said, workers - come, time.monotonic()))
+                return False
+        return True
 
     async def _ours_already(self, name: str, uid: str) -> None:
         """The watch is late; or another has a pod of this name."""
@@ -283,9 +315,9 @@ class Carrier:
         controller = found.metadata.controller
         if controller is None or controller.uid != uid:
             whose = f"{controller.kind} {controller.name}" if controller else "nobody"
-            self.problems.append(
-                Trouble("NameTaken", f"pod {name} is there already and belongs to {whose}; delete or rename one of the two")
-            )
+            trouble = Trouble("NameTaken", f"pod {name} is there already and belongs to {whose}; delete or rename one of the two")
+            self._memory.name_taken(name, trouble, time.monotonic())
+            self.problems.append(trouble)
 
     async def _own(self, claim: str, *, add: dict[str, Any] | None = None, take: str = "") -> None:
         """Under the version that was read: of two who write owners at once, one is refused and comes again."""

@@ -4,6 +4,7 @@ In: changes of NodeSets, pods, Kubernetes nodes and Slurm. Out: a snapshot, a pl
 What must stay true: all that a pass decides comes from one snapshot; changes that come in a crowd make few passes; what is wrong with a NodeSet stands in its status, and nothing of it is deleted meanwhile.
 """
 
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -165,6 +166,7 @@ class NodeSets:
         namespace = nodeset.metadata.namespace
         cluster = site.clusters.get(namespace, nodeset.spec.controller_ref.name)
         memory = self._memories[nodeset.metadata.uid]
+        memory.creation.begins((nodeset.metadata.generation, snapshot.revision))
         carrier = Carrier(site.kube, cluster, namespace, memory, at_once=site.settings.creates_at_once, may_act=site.may_act)
 
         base = worker_base(nodeset, view) if view is not None and any(isinstance(act, CreatePod) for act in acts) else None
@@ -199,6 +201,8 @@ class NodeSets:
         comes_again = carrier.again or (wrong is not None and not wrong.lasting)
         if said["Progressing"].status or choice.going or comes_again or self._memories[snapshot.nodeset.metadata.uid].is_waiting:
             self.queue.add_after(found.key, UNSETTLED_SECONDS)
+        if wait := self._memories[snapshot.nodeset.metadata.uid].creation.waits(time.monotonic()):
+            self.queue.add_after(found.key, wait)
 
     async def _say_broken(self, found: Written, trouble: Trouble) -> None:
         ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in found.status.get("conditions") or [])
