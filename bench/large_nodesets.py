@@ -123,13 +123,14 @@ async def _scaled_in(ground: Ground, cluster: Measured, sizes: Sizes) -> list[Ro
         Row(f"{what}: lists of all jobs meanwhile", free.get("GET slurm/jobs", 0.0), "lists", at_most=0.0, details=free),
     ]
     before, began = after, time.monotonic()
-    await cluster.change(NAME, replicas=busy - idle)
+    drains = min(idle, busy)
+    await cluster.change(NAME, replicas=busy - drains)
 
     async def drained() -> bool:
         found = await ground.slurm.nodes.all()
-        return sum("DRAIN" in node.states for node in found) >= idle
+        return sum("DRAIN" in node.states for node in found) >= drains
 
-    await ground.until(f"{idle:,} workers with jobs were drained", drained, every=1.0)
+    await ground.until(f"{drains:,} workers with jobs were drained", drained, every=1.0)
     drain_seconds = time.monotonic() - began
     await asyncio.sleep(2 * sizes.idle_seconds)
     minutes = (time.monotonic() - began) / 60
@@ -138,7 +139,7 @@ async def _scaled_in(ground: Ground, cluster: Measured, sizes: Sizes) -> list[Ro
     ground.say(f"it says {[one['message'] for one in found['status']['conditions'] if one['type'] == 'Progressing']}")
     return [
         *rows,
-        Row(f"{what}: {idle:,} workers with jobs are drained in", drain_seconds, "s"),
+        Row(f"{what}: {drains:,} workers with jobs are drained in", drain_seconds, "s"),
         Row(f"{what}: lists of all jobs while these wait", waits.get("GET slurm/jobs", 0.0), "lists", at_most=0.0, details=waits),
         Row(f"{what}: jobs read by id while these wait", waits.get("GET slurm/job/*", 0.0) / minutes, "a minute", details=waits),
     ]
@@ -149,6 +150,7 @@ async def _jobs(ground: Ground, count: int, nodes: int) -> None:
         job = JobDescription(
             name="held",
             tasks=1,
+            memory_per_cpu=100,  # or a job takes the whole node's
             partition="all",
             required_nodes=[f"{NAME}-{number % nodes}"],
             current_working_directory="/tmp",

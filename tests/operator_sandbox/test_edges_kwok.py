@@ -203,6 +203,12 @@ async def all_run(site: Site, jobs: list[int]) -> bool:
 async def jobs_on(site: Site, node: str, count: int) -> list[int]:
     """Running external jobs, each on a core of that node."""
     job = JobDescription(
-        name="held", tasks=1, partition="all", required_nodes=[node], current_working_directory="/tmp", environment=["A=b"]
+        name="held",
+        tasks=1,
+        memory_per_cpu=100,
+        partition="all",
+        required_nodes=[node],
+        current_working_directory="/tmp",
+        environment=["A=b"],
     )
     return [(await site.slurm.jobs.submit_external(job)).job_id for _ in range(count)]

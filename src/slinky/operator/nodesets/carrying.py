@@ -194,9 +194,7 @@ class Carrier:
 
     # Kubernetes
 
-    async def _each(self, acts: Iterable[A], do: Callable[[A], Awaitable[None]], failed: Callable[[KubeError], None] | None = None) -> None:
-        """What goes wrong is one of the `problems`, or told to `failed`."""
-
+    async def _each(self, acts: Iterable[A], do: Callable[[A], Awaitable[None]]) -> None:
         async def one(act: A) -> None:
             async with self._turns:
                 if not self._may_act():
@@ -206,16 +204,12 @@ class Carrier:
                 except (NotFoundError, ConflictError) as error:
                     log.debug("%s: %s", act, error)  # gone, or another by now: what is seen next decides
                     self.again = True
+                except ApiError as error:
+                    self.problems.append(Trouble("Refused", f"Kubernetes refuses: {error.message}"))
                 except KubeError as error:
-                    (failed or self._is_problem)(error)
+                    self.problems.append(Trouble("KubernetesNotAnswering", str(error)))
 
         await asyncio.gather(*map(one, acts))
-
-    def _is_problem(self, error: KubeError) -> None:
-        if isinstance(error, ApiError):
-            self.problems.append(Trouble("Refused", f"Kubernetes refuses: {error.message}"))
-        else:
-            self.problems.append(Trouble("KubernetesNotAnswering", str(error)))
 
     async def _change(self, act: ChangePod) -> None:
         body = {"metadata": {"uid": act.uid, "labels": dict(act.labels), "annotations": dict(act.annotations)}}
@@ -295,12 +289,22 @@ class Carrier:
         if acts and creation.waits(time.monotonic()) and creation.trouble is not None:
             self.problems.append(creation.trouble)
             return False
-        refusals: list[KubeError] = []
+        refusals: dict[int, KubeError] = {}
         made = len(self.created)
-        for some in slow_start(acts):
-            await self._each(some, do, refusals.append)
+
+        async def tried(numbered: tuple[int, A]) -> None:
+            number, act = numbered
+            try:
+                await do(act)
+            except (NotFoundError, ConflictError):
+                raise
+            except KubeError as error:
+                refusals[number] = error
+
+        for some in slow_start(list(enumerate(acts))):
+            await self._each(some, tried)
             if refusals:
-                error = refusals[0]
+                error = refusals[min(refusals)]  # the one that comes first next time too: the same words are one Event
                 said = error.message if isinstance(error, ApiError) else str(error)
                 come = len(self.created) - made
                 if come:
