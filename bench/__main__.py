@@ -29,6 +29,7 @@ MEASUREMENTS: dict[str, Callable[[bool], list[Row]]] = {
     "nodesets": nodesets.measure,
 }
 NAMES = (*MEASUREMENTS, "bridge")
+PARTS = (*scale.PARTS, *nodesets.PARTS)
 BY_NAME_ONLY = ("scale",)  # takes long, and needs a machine of its own
 
 
@@ -39,7 +40,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="bridge: where its time goes, instead of how fast it is")
     parser.add_argument("--sandbox", default="", metavar="NAME", help="bridge: on this sandbox, which is up and stays up")
     parser.add_argument(
-        "--part", action="append", default=[], choices=[*scale.PARTS], help="scale: only this part; may be given several times"
+        "--part", action="append", default=[], choices=PARTS, help="scale, nodesets: only this part; may be given several times"
     )
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - {*NAMES, *BY_NAME_ONLY}:
@@ -53,12 +54,14 @@ def main() -> None:
     measurements = MEASUREMENTS | {
         "bridge": partial(bridge.measure, results=results, sandbox=chosen.sandbox),
         "scale": partial(scale.measure, parts=chosen.part),
+        "nodesets": partial(nodesets.measure, parts=chosen.part),
     }
     rows = [row for name in chosen.names or NAMES for row in measurements[name](chosen.quick)]
     _show(rows)
-    name = "-".join(chosen.names) or "latest"
+    # A part of `nodesets` has a file of its own: what stands in the other one keeps its date.
+    name = "-".join([*chosen.names, *(part for part in chosen.part if part in nodesets.PARTS)]) or "latest"
     rows += _kept(results / f"{name}.json", chosen.part)
-    _write(sorted(rows, key=lambda row: list(scale.PARTS).index(row.part) if row.part else 0), results, name)
+    _write(sorted(rows, key=lambda row: PARTS.index(row.part) if row.part else 0), results, name)
 
 
 def _kept(before: Path, parts: Sequence[str]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""The operator with many workers: a NodeSet of 1,000 created, updated and scaled away, and ten clusters at once.
+"""The operator with many workers: a NodeSet of 1,000 created, updated and scaled away, and ten clusters at once; and the part `large`, see `bench.large_nodesets`.
 
 The pods are on kwok nodes, their slurmd's part is played by nodes registered through REST, the clusters' head is the sandbox's own Slurm. Beside the operator, in the same run, the API server's raw rate: the same pods to the last label,
 created by as many clients as the operator has pods on their way, and nobody in between. Both in rounds, one after the other, and each begins when what the one before left to do is done. What follows on a pod (scheduler, controllers, kwok) takes more of two cores than its creation, and how much of it falls
@@ -7,33 +7,30 @@ into a burst of seconds is chance; so it is held while either creates, as if it 
 
 import asyncio
 import os
-import re
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import aiohttp
-import msgspec
 import yaml
 
+from bench.large_nodesets import QUICK, Sizes, large
+from bench.nodesets_ground import SECONDS, Ground, Measured
 from bench.quiet import until_quiet
 from bench.rows import Row, against
-from slinky.kube import NAMESPACES, PODS, Client, NotFoundError, from_kubeconfig
+from slinky.kube import PODS, Client, from_kubeconfig
 from slinky.sandbox.down import down
 from slinky.sandbox.handle import Sandbox
 from slinky.sandbox.operator import install_crds
-from slinky.sandbox.played_cluster import NODESETS, PlayedCluster, played_workers
+from slinky.sandbox.played_cluster import NODESETS, played_workers
 from slinky.sandbox.processes import Processes
 from slinky.sandbox.progress import Progress
 from slinky.sandbox.shape import Shape
 from slinky.sandbox.up import up
-from slinky.slurm import SlurmClient
 
-__all__ = ["measure"]
+__all__ = ["PARTS", "measure"]
 
 NAME = "bench-nodesets"
 ROUNDS = 5  # with nobody else at work, which take seconds
@@ -41,113 +38,39 @@ BESIDE = 3  # of them also with all others at work
 CLUSTERS = 10
 AT_ONCE = 64
 FOLLOWERS = ("kube-scheduler", "kube-controller-manager", "kwok")
-SECONDS = 300.0
-LOOK_SECONDS = 0.1
-SAMPLE = re.compile(r"^slinky_(kube|slurm)_requests_total\{(.*)\} (\S+)$", re.MULTILINE)
 
 
-def measure(quick: bool) -> list[Row]:
+async def _thousand(ground: Ground, quick: bool) -> list[Row]:
     workers, rounds = (100, 1) if quick else (1000, ROUNDS)
+    return [*await _one(ground, workers, rounds), *await _ten(ground, workers // CLUSTERS)]
+
+
+async def _large(ground: Ground, quick: bool) -> list[Row]:
+    return await large(ground, QUICK if quick else Sizes())
+
+
+PARTS: dict[str, Callable[[Ground, bool], Awaitable[list[Row]]]] = {"thousand": _thousand, "large": _large}
+
+
+def measure(quick: bool, parts: Sequence[str] = ()) -> list[Row]:
+    """Each part has a sandbox and an operator of its own. Its rows name it."""
+    return [replace(row, part=name) for name in PARTS if name in parts or not parts for row in _part(name, quick)]
+
+
+def _part(name: str, quick: bool) -> list[Row]:
     with Progress() as progress:
         down(NAME)
         try:
             sandbox = asyncio.run(up(NAME, Shape(nodes=100, register=False), progress))
-            with progress.step("measuring NodeSets") as step, tempfile.TemporaryDirectory() as folder:
-                return asyncio.run(_measure(sandbox, workers, rounds, Path(folder), step.say))
+            with progress.step(f"measuring NodeSets: {name}") as step, tempfile.TemporaryDirectory() as folder:
+                return asyncio.run(_measure(sandbox, PARTS[name], quick, Path(folder), step.say))
         finally:
             down(NAME)
 
 
-class Ground:
-    """The operator's process, and what is asked of the servers."""
-
-    def __init__(self, sandbox: Sandbox, kube: Client, slurm: SlurmClient, operator: Processes, say: Callable[[str], None]) -> None:
-        self.sandbox, self.kube, self.slurm, self.operator, self.say = sandbox, kube, slurm, operator, say
-
-    async def cluster(self, namespace: str) -> "Measured":
-        await self.kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        made = Measured(self, namespace)
-        await made.create_head()
-        return made
-
-    @asynccontextmanager
-    async def holding(self, parts: Sequence[str]) -> AsyncIterator[None]:
-        """These parts of the sandbox do nothing meanwhile, and go on afterwards."""
-        for part in parts:
-            await self.sandbox.link.signal(part, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for part in parts:
-                await self.sandbox.link.signal(part, signal.SIGCONT)
-
-    async def calls(self) -> dict[str, float]:
-        """So far: to the API server by method and resource, to Slurm as one."""
-        async with aiohttp.ClientSession() as session, session.get(f"{self.operator.health()}/metrics") as answer:
-            text = await answer.text()
-        found: dict[str, float] = {}
-        for server, labels, value in SAMPLE.findall(text):
-            said = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-            key = f"{said['method']} {said['resource']}" if server == "kube" else "Slurm"
-            found[key] = found.get(key, 0) + float(value)
-        return found
-
-    async def until(self, what: str, probe: Callable[[], Awaitable[bool]]) -> float:
-        """Seconds that it took."""
-        began = time.monotonic()
-        try:
-            async with asyncio.timeout(SECONDS):
-                while not await probe():
-                    await asyncio.sleep(LOOK_SECONDS)
-        except TimeoutError:
-            raise AssertionError(f"not within {SECONDS:g} s: {what}; the operator's log ends: {self.operator.log('run')[-3000:]}") from None
-        took = time.monotonic() - began
-        self.say(f"{what}: {took:.1f} s")
-        return took
-
-    async def pods(self) -> int:
-        """How many there are, by a question that costs neither the API server nor the operator much."""
-        answer = await self.kube.raw("GET", "/api/v1/pods", parameters={"limit": "1"})
-        found = msgspec.json.decode(answer, type=dict[str, Any])
-        return len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
-
-    async def until_created(self, count: int, before: int) -> float:
-        """`before`: how many pods there were."""
-
-        async def created() -> bool:
-            return await self.pods() - before >= count
-
-        return await self.until(f"{count} pods were created", created)
-
-
-class Measured(PlayedCluster):
-    """One of the clusters, and how its NodeSets stand."""
-
-    def __init__(self, ground: Ground, namespace: str) -> None:
-        super().__init__(ground.sandbox, ground.kube, namespace)
-
-    async def many(self, name: str, replicas: int) -> None:
-        strategy = {"rollingUpdate": {"maxUnavailable": "100%"}}
-        await self.nodeset(name, replicas=replicas, oversubscribeNode=True, updateStrategy=strategy)
-
-    async def is_ready(self, name: str, count: int) -> bool:
-        found = await self.kube.get(NODESETS, name, self.namespace)
-        status: dict[str, Any] = found.get("status", {})
-        if status.get("observedGeneration") != found["metadata"]["generation"]:
-            return False
-        settled = {one["type"]: one["status"] for one in status.get("conditions", [])}
-        is_so = settled.get("Ready") == "True" and settled.get("Progressing") == "False"
-        return is_so and status.get("readyReplicas") == status.get("updatedReplicas") == status.get("replicas") == count
-
-    async def is_gone(self, name: str) -> bool:
-        try:
-            await self.kube.get(NODESETS, name, self.namespace)
-        except NotFoundError:
-            return True
-        return False
-
-
-async def _measure(sandbox: Sandbox, workers: int, rounds: int, folder: Path, say: Callable[[str], None]) -> list[Row]:
+async def _measure(
+    sandbox: Sandbox, part: Callable[[Ground, bool], Awaitable[list[Row]]], quick: bool, folder: Path, say: Callable[[str], None]
+) -> list[Row]:
     slurm = {"address": sandbox.slurm_server, "fastestPoll": 0.5, "slowestPoll": 2.0}
     (folder / "config.yaml").write_text(yaml.safe_dump({"namespace": "default", "leader": {"elect": False}, "slurm": slurm}))
     operator = Processes("operator", folder)
@@ -156,7 +79,7 @@ async def _measure(sandbox: Sandbox, workers: int, rounds: int, folder: Path, sa
         ground = Ground(sandbox, kube, client, operator, say)
         await operator.start_part("run", "--config", str(folder / "config.yaml"), "--kubeconfig", str(sandbox.kubeconfig))
         try:
-            return [*await _one(ground, workers, rounds), *await _ten(ground, workers // CLUSTERS)]
+            return await part(ground, quick)
         finally:
             await operator.stop_all()
 

@@ -28,6 +28,7 @@ CHAPTERS = {  # how its rows begin; one that begins with … belongs to what sta
     "limits": r"Slurm, |Kubernetes, ",
     "sandbox": r"warm up|cold up|down with|up with",
     "operator": r"a NodeSet of|ten clusters",
+    "operator-large": r"[0-9,]+ workers",
     "scale": r"gang of|[0-9,]+ (mixed nodes|waiting jobs|jobs of others): |takeover of",
 }
 SUMMARY = {  # the row, in README's words

@@ -10,7 +10,7 @@ from slinky.operator.kinds.schema import crds
 from slinky.sandbox.handle import Sandbox
 from tests.charts.coming import ORIGINAL, OURS, Release, values_of_both
 from tests.charts.helm import Helm
-from tests.charts.test_on_a_server import serve
+from tests.charts.serving import serve
 
 pytestmark = pytest.mark.sandbox
 

@@ -86,3 +86,39 @@ async def test_all_are_asked_for_every_so_often_as_an_administrator_may_delete_o
     assert not cluster.nodes
     await cluster.look()
     assert nodes.asked == [0, 0, 7]
+
+
+async def test_a_crowd_that_asks_while_one_looks_shares_the_next_look_and_its_failure() -> None:
+    nodes = Nodes("a")
+    cluster = cluster_of(nodes)
+    nodes.may_answer.clear()
+    first = asyncio.create_task(cluster.look())
+    await asyncio.sleep(0)
+    crowd = [asyncio.create_task(cluster.look()) for _ in range(10)]
+    await asyncio.sleep(0)
+    nodes.may_answer.set()
+    await asyncio.gather(first, *crowd)
+    assert len(nodes.asked) == 2, "the first one's look began before the others asked"
+    nodes.is_down = True
+    nodes.may_answer.clear()
+    crowd = [asyncio.create_task(cluster.look()) for _ in range(11)]
+    await asyncio.sleep(0)
+    nodes.may_answer.set()
+    outcomes = await asyncio.gather(*crowd, return_exceptions=True)
+    assert [type(one) for one in outcomes] == [UnavailableError] * 11
+    assert len(nodes.asked) == 4
+
+
+async def test_a_look_that_was_cut_off_is_no_answer_to_those_who_wait() -> None:
+    nodes = Nodes("a")
+    cluster = cluster_of(nodes)
+    nodes.may_answer.clear()
+    cut = asyncio.create_task(cluster.look())
+    await asyncio.sleep(0)
+    waits = asyncio.create_task(cluster.look())
+    await asyncio.sleep(0)
+    cut.cancel()
+    nodes.may_answer.set()
+    await waits
+    assert len(nodes.asked) == 2
+    assert set(cluster.nodes) == {"a"}

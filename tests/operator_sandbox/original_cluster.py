@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from slinky.operator.keys import host_keys
+from slinky.operator.keys import new_host_keys
 from tests.charts.coming import values_of_both
 from tests.operator_sandbox.cluster import Cluster
 
@@ -62,7 +62,7 @@ def _meta(name: str, kind: str, owner: str, uid: str, labels: dict[str, str]) ->
 
 
 def _host_keys(uid: str) -> dict[str, Any]:
-    data = {name: base64.b64encode(content).decode() for name, content in host_keys().items()}
+    data = {name: base64.b64encode(content).decode() for name, content in new_host_keys().items()}
     name = RELEASED["loginset"]
     meta = _meta(f"{name}-ssh-host-keys", "LoginSet", name, uid, {"app.kubernetes.io/name": "login"})
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "immutable": True, "data": data}

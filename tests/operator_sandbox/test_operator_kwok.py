@@ -64,7 +64,9 @@ async def test_a_cluster_appears_is_mended_and_goes(sandbox: Sandbox, operator: 
         await asyncio.gather(mends(lab), follows(lab))
         await lab.until_there(*CHILDREN)
         assert {name: await lab.secret(name) for name in keys} == keys
-        await loses_a_key(lab)
+        await loses_a_key(lab, "Controller", "c", "c-auth-slurm")
+        await loses_a_key(lab, "LoginSet", "l", "l-ssh-host-keys")
+        assert {name: await lab.secret(name) for name in keys} == keys
         await lab.until_said("RestApi", "r", "True")
         await lab.delete("Controller", "c")
         assert "NodeSet w is not being deleted" in await lab.until_said("Controller", "c", "True", "Deleting", type_="Progressing")
@@ -78,15 +80,15 @@ async def test_a_cluster_appears_is_mended_and_goes(sandbox: Sandbox, operator: 
     assert operator
 
 
-async def loses_a_key(lab: Lab) -> None:
-    """A cluster that runs is given no other: what was there has to come back."""
-    held = await lab.get("Secret", "c-auth-slurm")
-    await lab.delete("Secret", "c-auth-slurm")
-    assert "c-auth-slurm" in await lab.until_said("Controller", "c", "True", "KeyLost", type_="Degraded")
-    assert not await lab.get("Secret", "c-auth-slurm")
+async def loses_a_key(lab: Lab, kind: str, name: str, secret: str) -> None:
+    """What runs with it is given no other: what was there has to come back."""
+    held = await lab.get("Secret", secret)
+    await lab.delete("Secret", secret)
+    assert secret in await lab.until_said(kind, name, "True", "KeyLost", type_="Degraded")
+    assert not await lab.get("Secret", secret)
     owners = {"ownerReferences": held["metadata"]["ownerReferences"]}
-    await lab.kube.create(SECRETS.untyped, {"metadata": {"name": "c-auth-slurm", **owners}, "data": held["data"]}, lab.namespace)
-    await lab.until_said("Controller", "c", "False", type_="Degraded")
+    await lab.kube.create(SECRETS.untyped, {"metadata": {"name": secret, **owners}, "data": held["data"]}, lab.namespace)
+    await lab.until_said(kind, name, "False", type_="Degraded")
 
 
 async def mends(lab: Lab) -> None:

@@ -4,25 +4,26 @@ Comes in: the objects as they were written, and the ConfigMaps and Secrets that 
 that is not known and the cluster exists already, no view is given: a partition whose NodeSet has a typing mistake must not vanish from under its jobs.
 """
 
-import hashlib
 import hmac
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from slinky.kube import Key
 from slinky.operator import names
+from slinky.operator.absent import not_there, without_key
 from slinky.operator.children import digest
 from slinky.operator.conf.slurm import WITHOUT_CGROUPS
 from slinky.operator.conf.text import pairs_of, parse
-from slinky.operator.kinds import Accounting, Controller, LoginSet, NodeSet, RestApi, Token, Written
+from slinky.operator.kinds import Accounting, Controller, KeyReference, LoginSet, NodeSet, RestApi, Token, Written
 from slinky.operator.kinds.reading import Problem, read_as
 from slinky.operator.objects.controller import referenced_files
 from slinky.operator.objects.privilege import is_privileged
-from slinky.operator.objects.view import AccountingView, ClusterView, jwt_key, slurm_key
+from slinky.operator.objects.view import AccountingView, ClusterView, host_keys, jwt_key, slurm_key, sssd_conf
 from slinky.operator.relations import accounting_of, controller_of
 from slinky.operator.settings import ImageSettings, Settings
 from slinky.operator.trouble import Trouble
@@ -121,13 +122,12 @@ class Assembler:
         ]
 
     async def view(self, controller: Controller) -> ClusterView:
-        """Raises Trouble where a file or key that it needs is not there."""
+        """What is known of Secrets stands in the view, and what is not: see `ClusterView.need`. Raises Trouble where a file is not there."""
         namespace = controller.metadata.namespace
         accounting = self._accounting(controller)
         nodesets, logins = self.members(NodeSet, controller), self.members(LoginSet, controller)
-        keys = {slurm_key(controller)[0], jwt_key(controller)[0], *(names.host_keys(login.metadata.name) for login in logins)}
-        sssd = _with_passwords(nodesets, logins) - keys
-        digests = await self.digests(namespace, keys, optional=True, guessable=sssd, key=slurm_key(controller))
+        secrets = self._secrets(controller, nodesets, logins)
+        digests = await self._digests(namespace, secrets, _with_passwords(controller, nodesets, logins), slurm_key(controller))
         return ClusterView(
             controller=controller,
             accounting=accounting,
@@ -135,8 +135,9 @@ class Assembler:
             restapis=self.members(RestApi, controller),
             loginsets=logins,
             files=await self._files(controller),
-            digests=digests,
-            plain_digests=await self.digests(namespace, sssd, optional=True),
+            digests=digests.shown,
+            plain_digests=digests.plain,
+            unread=digests.unread,
             runs_without_cgroups=await self._runs_without_cgroups(controller, nodesets),
             cluster_domain=self._domain,
             network_policies=self._settings.network_policies,
@@ -155,61 +156,92 @@ class Assembler:
         types = [pair.value.lower() for pair in said if pair.key.lower() == "proctracktype"]
         return bool(types) and types[-1] == WITHOUT_CGROUPS
 
+    async def worker_view(self, controller: Controller) -> ClusterView:
+        """What workers are made from, which no file of the Controller's is part of: slurmctld hands out the configuration, and a script that is gone keeps no worker from being made. Raises Trouble."""
+        namespace = controller.metadata.namespace
+        nodesets = self.members(NodeSet, controller)
+        secrets = self._secrets(controller, nodesets, ())
+        digests = await self._digests(namespace, secrets, _with_passwords(controller, nodesets, ()), slurm_key(controller))
+        return ClusterView(
+            controller=controller,
+            nodesets=nodesets,
+            digests=digests.shown,
+            plain_digests=digests.plain,
+            unread=digests.unread,
+            cluster_domain=self._domain,
+        )
+
     async def accounting_view(self, accounting: Accounting) -> AccountingView:
         """Raises Trouble where a key is not there."""
         name, namespace = accounting.metadata.name, accounting.metadata.namespace
         plain = AccountingView(
             accounting=accounting, controllers=tuple(self.controllers_of(name, namespace)), network_policies=self._settings.network_policies
         )
-        keys = {key[0] for key in (plain.slurm_key, plain.jwt_key) if key is not None}
-        certificates: set[str] = set()
+        keys = {key for key in (plain.slurm_key, plain.jwt_key) if key is not None}
+        certificates: set[tuple[str, str]] = set()
         tls = accounting.spec.storage_config.tls if accounting.spec.storage_config else None
         if tls is not None:
-            certificates = {reference.name for reference in (tls.ca_ref, tls.certificate_ref, tls.key_ref) if reference is not None}
+            references = (tls.ca_ref, tls.certificate_ref, tls.key_ref)
+            certificates = {(reference.name, reference.key) for reference in references if reference is not None}
         jwks, storage = accounting.spec.jwks_key_ref, accounting.spec.storage_config
         password = storage.password_key_ref if storage else None
         # The certificates may stand in one Secret with the password.
-        guessable = ({password.name} if password else set()) & (certificates - keys)
-        secrets = (keys | certificates) - guessable
+        guessable = {password.name} - {name for name, _ in keys} if password else set()
+        digests = await self._digests(namespace, keys | certificates, guessable, plain.slurm_key)
+        for trouble in digests.unread.values():
+            raise trouble
         return replace(
             plain,
-            digests=await self.digests(namespace, secrets, guessable=guessable, key=plain.slurm_key),
+            digests=digests.shown,
             files={jwks.name: await self._file(jwks.name, namespace)} if jwks else {},
-            password_mark=self._version("Secret", password.name, namespace) if password else "",
+            password_mark=await self._password_mark(plain.slurm_key, password, namespace),
         )
 
-    def _version(self, kind: str, name: str, namespace: str) -> str:
-        """What is another whenever it was written to."""
-        found = self._watches.files.get(kind, Key(namespace, name))
-        return f"{found.metadata.uid} {found.metadata.resource_version}" if found else ""
-
-    async def digests(
-        self,
-        namespace: str,
-        secrets: Iterable[str],
-        *,
-        optional: bool = False,
-        guessable: Iterable[str] = (),
-        key: tuple[str, str] | None = None,
-    ) -> dict[str, str]:
-        """Of the content of each Secret. Raises Trouble where one is not there, unless it is `optional`.
-
-        Pods show digests, so words could be tried against that of a password. Those of `guessable` Secrets are keyed by slurm.key (`key`: its
-        Secret and its name there), which those who may read pods do not know; without it there are none.
-        """
-        found: dict[str, str] = {}
-        keyed = set(guessable)
-        for name in sorted({*secrets, *keyed}):
+    async def _password_mark(self, slurm_key: tuple[str, str] | None, password: KeyReference | None, namespace: str) -> str:
+        """The same while the password is, also in a Secret that was deleted and made again. Keyed with slurm.key: whoever sees the pods and has no key of the cluster can try no words against it. Raises Trouble."""
+        if slurm_key is None or password is None:
+            return ""
+        contents: list[bytes] = []
+        for name, key in (slurm_key, (password.name, password.key or "password")):
             content = await self._watches.files.content("Secret", name, namespace)
             if content is None:
-                if not optional:
-                    raise Trouble("SecretNotFound", f"there is no Secret {name} in namespace {namespace}", lasting=True)
+                raise not_there("Secret", name, namespace)
+            contents.append(content.bytes_of(key) or b"")
+        return hmac.new(contents[0], contents[1], "sha256").hexdigest()[:16]
+
+    async def _digests(
+        self,
+        namespace: str,
+        secrets: Iterable[tuple[str, str]],
+        guessable: Iterable[str] = (),
+        key: tuple[str, str] | None = None,
+    ) -> "_Digests":
+        """Of the content of each Secret that is named with a key in it.
+
+        Pods show digests, so words could be tried against that of a password. Those of `guessable` Secrets are
+        keyed by slurm.key (`key`: its Secret and its name there), which those who may read pods do not know;
+        without it there are none.
+        """
+        found = _Digests({}, {}, {})
+        keyed = set(guessable)
+        for name, entry in sorted(set(secrets)):
+            try:
+                content = await self._watches.files.content("Secret", name, namespace)
+            except Trouble as trouble:
+                found.unread[name, entry] = trouble
                 continue
-            plain = digest(dict(content.data))
-            if name not in keyed:
-                found[name] = plain[:16]
-            elif secret := await self._content(key, namespace):
-                found[name] = hmac.new(secret, plain.encode(), hashlib.sha256).hexdigest()[:16]
+            if content is None:
+                found.unread[name, entry] = not_there("Secret", name, namespace)
+            elif entry and not content.data.get(entry):
+                found.unread[name, entry] = without_key("Secret", name, entry)
+            elif name not in keyed:
+                found.shown[name] = digest(dict(content.data))[:16]
+            else:
+                plain = digest(dict(content.data))
+                found.plain[name] = plain[:16]
+                with suppress(Trouble):  # of slurm.key, which is in `unread` itself
+                    if secret := await self._content(key, namespace):
+                        found.shown[name] = hmac.new(secret, plain.encode(), "sha256").hexdigest()[:16]
         return found
 
     async def _content(self, key: tuple[str, str] | None, namespace: str) -> bytes:
@@ -227,7 +259,7 @@ class Assembler:
     async def _file(self, name: str, namespace: str) -> Mapping[str, str]:
         found = await self._watches.files.content("ConfigMap", name, namespace)
         if found is None:
-            raise Trouble("ConfigMapNotFound", f"there is no ConfigMap {name} in namespace {namespace}", lasting=True)
+            raise not_there("ConfigMap", name, namespace)
         if found.binary_data:
             raise Trouble(
                 "BinaryFile",
@@ -281,8 +313,27 @@ class Assembler:
             return None  # another of that name was there before
         return None if held is None else msgspec.structs.replace(held, metadata=found.metadata)
 
+    @staticmethod
+    def _secrets(controller: Controller, nodesets: Iterable[NodeSet], logins: Iterable[LoginSet]) -> set[tuple[str, str]]:
+        """That daemons of the cluster read and show a digest of: Secrets, each with the key in it."""
+        logins = list(logins)
+        named = [each.spec.ssh.sssd_conf_ref for each in nodesets] + [each.spec.sssd_conf_ref for each in logins]
+        found = {slurm_key(controller), jwt_key(controller), *map(host_keys, logins)}
+        return found | {place for reference in named for place in sssd_conf(reference)}
 
-def _with_passwords(nodesets: Iterable[NodeSet], logins: Iterable[LoginSet]) -> set[str]:
-    """The Secrets with an sssd.conf, in which a password for LDAP may stand."""
+
+class _Digests(NamedTuple):
+    """`shown`: what pods show, by the Secret's name. `plain`: of Secrets with a password, what earlier operators
+    showed. `unread`: Secrets and keys in them of which nothing is known, and why."""
+
+    shown: dict[str, str]
+    plain: dict[str, str]
+    unread: dict[tuple[str, str], Trouble]
+
+
+def _with_passwords(controller: Controller, nodesets: Iterable[NodeSet], logins: Iterable[LoginSet]) -> set[str]:
+    """The Secrets with an sssd.conf, in which a password for LDAP may stand, and without a key of the cluster."""
+    logins = list(logins)
     references = [each.spec.ssh.sssd_conf_ref for each in nodesets] + [each.spec.sssd_conf_ref for each in logins]
-    return {reference.name for reference in references if reference is not None and reference.name}
+    keys = {slurm_key(controller)[0], jwt_key(controller)[0], *(host_keys(login)[0] for login in logins)}
+    return {reference.name for reference in references if reference is not None and reference.name} - keys

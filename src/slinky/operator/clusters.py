@@ -86,6 +86,7 @@ class Cluster:
         self.recording = Recording(key, asks, self._changed_standing)
         self.nodes: Mapping[str, Node] = MappingProxyType({})
         self.seen_at = float("-inf")  # of time.monotonic(), when the last look that was answered began
+        self.taken_at = float("-inf")  # and when it was answered: `nodes` are not older than `seen_at`, and not younger than this
         self.problem = "Slurm was not asked yet"
         self.silent_since: dt.datetime | None = dt.datetime.now(dt.UTC)  # None while it answers
         self.error: SlurmError | None = None  # the last failure, while Slurm does not answer
@@ -96,6 +97,8 @@ class Cluster:
         self._standing: list[Callable[[], None]] = []
         self._wake = asyncio.Event()
         self._looking = asyncio.Lock()
+        self._begun = self._answered = 0  # numbers of the last look that began, and of the last that was answered or refused
+        self._refusal: SlurmError | None = None  # of that one
         self._update_time = 0
         self._anew = True
         self._whole_at = float("-inf")
@@ -135,21 +138,31 @@ class Cluster:
         self.hurry()
 
     async def look(self) -> None:
-        """Look now. Raises SlurmError."""
+        """Look now, or share the look of another that begins from now on. Raises SlurmError."""
+        begun = self._begun
         async with self._looking:
-            began, anew, self._anew = time.monotonic(), self._anew, False
-            anew = anew or began - self._whole_at >= self._pace.whole
-            try:
-                nodes, update_time = await self.slurm.nodes.since(0 if anew else self._update_time)
-            except SlurmError as error:
-                self._anew |= anew
-                self._stands(str(error), error)
-                raise
-            self.seen_at = began
-            self._whole_at = began if anew else self._whole_at
-            if nodes is not None:
-                self._take(nodes, update_time)
-            self._stands("")
+            if self._answered <= begun:  # none that began after we came
+                self._begun = number = self._begun + 1
+                self._refusal = await self._look()
+                self._answered = number
+            if self._refusal is not None:
+                raise self._refusal
+
+    async def _look(self) -> SlurmError | None:
+        began, anew, self._anew = time.monotonic(), self._anew, False
+        anew = anew or began - self._whole_at >= self._pace.whole
+        try:
+            nodes, update_time = await self.slurm.nodes.since(0 if anew else self._update_time)
+        except SlurmError as error:
+            self._anew |= anew
+            self._stands(str(error), error)
+            return error
+        self.seen_at, self.taken_at = began, time.monotonic()
+        self._whole_at = began if anew else self._whole_at
+        if nodes is not None:
+            self._take(nodes, update_time)
+        self._stands("")
+        return None
 
     def _take(self, nodes: Iterable[Node], update_time: int) -> None:
         before, after = self.nodes, {node.name: node for node in nodes}

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from slinky.kube import Change, Client, Key, KubeError, KubeObject, NotFoundError, Reflector, Resource
+from slinky.operator.absent import unreadable
 from slinky.operator.children import CONFIG_MAPS, SECRETS, controller_uids
 
 __all__ = ["Content", "NamespaceFiles", "UnreadableError"]
@@ -126,7 +127,7 @@ class NamespaceFiles:
             yield from followed[kind].cache.by_index(OWNER, owner_uid)
 
     async def content(self, kind: str, name: str, namespace: str) -> Content | None:
-        """As it is now; read again only where it is another version. None where there is none."""
+        """As it is now; read again only where it is another version. None where there is none. Raises Trouble where it cannot be read."""
         key = Key(namespace, name)
         meta = self.get(kind, key)
         held = self._contents.get((kind, key))
@@ -139,5 +140,7 @@ class NamespaceFiles:
             found = _CONTENT.decode(await self._kube.raw("GET", resource.path(namespace, name), resource=str(resource)))
         except NotFoundError:
             return None
+        except KubeError as error:
+            raise unreadable(kind, name, namespace, error) from error
         self._contents[kind, key] = found
         return found

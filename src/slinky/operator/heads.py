@@ -21,8 +21,9 @@ from slinky.operator.conditions import (
     settled,
     under_way,
 )
+from slinky.operator.conf.sshd import HOST_KEYS
 from slinky.operator.configuration import all_files, bundled, confirmed_config, confirmed_copy, mark_in, marked, too_large, with_files
-from slinky.operator.keys import Makes, host_keys, random_key
+from slinky.operator.keys import Makes, new_host_keys, random_key
 from slinky.operator.kinds import Accounting, Controller, LoginSet, RestApi, Written
 from slinky.operator.objects.accounting import accounting_objects
 from slinky.operator.objects.controller import controller_objects
@@ -30,7 +31,7 @@ from slinky.operator.objects.loginset import login_objects
 from slinky.operator.objects.monitor import unmonitored
 from slinky.operator.objects.restapi import restapi_objects
 from slinky.operator.objects.secrets import host_keys_secret, jwt_key_secret, slurm_key_secret
-from slinky.operator.objects.view import AccountingView, ClusterView, slurm_key
+from slinky.operator.objects.view import AccountingView, ClusterView, host_keys, jwt_key, slurm_key, sssd_conf
 from slinky.operator.reconfiguration import REFUSED, Progress
 from slinky.operator.reconfiguring import REFUSED_SECONDS, UNSEEN_SECONDS, Reconfiguring
 from slinky.operator.recording import silent_slurmdbd
@@ -109,6 +110,7 @@ class Heads:
         view, configuration = marked(await self._assembler.view(controller))
         if wrong := too_large(all_files(view)):
             raise Trouble("FilesTooLarge", wrong, lasting=True)
+        view.need(slurm_key(controller), jwt_key(controller))
         objects: Sequence[Body] = bundled(controller_objects(view.controller, view), view)
         if not view.restapis:
             objects = [_restarting(each, configuration) for each in objects]
@@ -310,14 +312,15 @@ class Heads:
 
     async def _loginset(self, found: Written) -> None:
         site, loginset = self._site, self._assembler.checked(LoginSet, found)
-        meta, sssd = loginset.metadata, loginset.spec.sssd_conf_ref
+        meta, runs = loginset.metadata, site.watches.deployments.get(loginset.metadata.name, loginset.metadata.namespace)
         controller = self._assembler.controller(loginset.spec.controller_ref.name, meta.namespace)
-        if sssd is not None and sssd.name:
-            await site.secret_key(sssd.name, sssd.key or "sssd.conf", meta.namespace)
-        await site.keys.ensure(meta.namespace, names.host_keys(meta.name), lambda: host_keys_secret(loginset, host_keys()))
+        await self._host_keys(loginset, runs=runs is not None)
         view = await self._assembler.view(controller)
-        if not view.digest(slurm_key(controller)[0]):
-            raise Trouble("NoKey", f"Secret {slurm_key(controller)[0]} with slurm.key is not there yet", waiting=True)
+        view.need(host_keys(loginset), *sssd_conf(loginset.spec.sssd_conf_ref))
+        key = slurm_key(controller)
+        if runs is None and controller.spec.slurm_key_ref is None and not view.digest(key[0]):
+            raise Trouble("NoKey", f"Secret {key[0]} with slurm.key is not there yet", waiting=True)
+        view.need(key)
         await self._apply("LoginSet", found, login_objects(loginset, view))
         workload = site.watches.deployments.get(meta.name, meta.namespace)
         fields = {
@@ -326,6 +329,18 @@ class Heads:
             "selector": ",".join(f"{key}={value}" for key, value in labels.login_labels(loginset).items()),
         }
         await site.statuses.say("LoginSet", found, self._pods("LoginSet", found), **fields)
+
+    async def _host_keys(self, loginset: LoginSet, *, runs: bool) -> None:
+        """Made once: with others, every known_hosts file would call the logins false, and the pods would be replaced under their users."""
+        meta, secret = loginset.metadata, names.host_keys(loginset.metadata.name)
+        if runs and self._site.watches.files.get("Secret", Key(meta.namespace, secret)) is None:
+            raise Trouble(
+                "KeyLost",
+                f"Secret {secret} with the logins' host keys is gone, and login pods run with them: put it back from a copy "
+                f"(the pods have the keys in {HOST_KEYS}); or, to begin with others, delete Deployment {meta.name} first",
+                lasting=True,
+            )
+        await self._site.keys.ensure(meta.namespace, secret, lambda: host_keys_secret(loginset, new_host_keys()))
 
     # Pods
 

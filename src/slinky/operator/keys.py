@@ -16,7 +16,7 @@ from slinky.kube import AlreadyExistsError, Client, Key, KubeError
 from slinky.operator.children import SECRETS
 from slinky.operator.files import NamespaceFiles
 
-__all__ = ["KeyMaker", "Makes", "host_keys", "random_key"]
+__all__ = ["KeyMaker", "Makes", "new_host_keys", "random_key"]
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def random_key() -> bytes:
     return secrets.token_bytes(KEY_BYTES)
 
 
-def host_keys() -> dict[str, bytes]:
+def new_host_keys() -> dict[str, bytes]:
     """As sshd wants them: one of each kind, with its public half. Takes a second or so."""
     pairs: dict[str, ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey] = {
         "ed25519": ed25519.Ed25519PrivateKey.generate(),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slinky.kube import Client, EventRecorder, Key
+from slinky.operator.absent import not_there, without_key
 from slinky.operator.applying import Applier
 from slinky.operator.clusters import Clusters
 from slinky.operator.keys import KeyMaker
@@ -15,7 +16,6 @@ from slinky.operator.kinds import Controller, Written
 from slinky.operator.relations import Place
 from slinky.operator.settings import Settings
 from slinky.operator.statuses import Statuses
-from slinky.operator.trouble import Trouble
 from slinky.operator.validation import warnings
 from slinky.operator.watching import Watches
 
@@ -49,11 +49,11 @@ class Site:
             self.statuses.event(kind, found, "NoEffect", each, warning=True)
 
     async def secret_key(self, name: str, key: str, namespace: str) -> bytes:
-        """A key's content in a named Secret. Raises Trouble where it is not there."""
+        """A key's content in a named Secret. Raises Trouble where it is not there or cannot be read."""
         found = await self.watches.files.content("Secret", name, namespace)
         if found is None:
-            raise Trouble("SecretNotFound", f"there is no Secret {name} in namespace {namespace}", lasting=True)
+            raise not_there("Secret", name, namespace)
         content = found.bytes_of(key)
         if not content:
-            raise Trouble("SecretNotFound", f"Secret {name} has no key {key}, or nothing stands there", lasting=True)
+            raise without_key("Secret", name, key)
         return content

@@ -5,12 +5,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from slinky.kube import AlreadyExistsError, ConflictError, Pod
+from slinky.kube import AlreadyExistsError, ConflictError, ForbiddenError, Pod
 from slinky.kube.errors import Status
-from slinky.operator.nodesets.acts import Act, CreatePod, DeletePod, DeleteSlurmNode, Drain, Resume, SetTopology
+from slinky.operator.nodesets.acts import Act, CreateClaim, CreatePod, DeletePod, DeleteSlurmNode, Drain, Resume, SetTopology
 from slinky.operator.nodesets.carrying import Carrier
-from slinky.operator.nodesets.memory import REFUSED_SECONDS, UNSEEN_SECONDS, Memory
+from slinky.operator.nodesets.creation import BACKOFF, Creation, slow_start
+from slinky.operator.nodesets.memory import REFUSED_SECONDS, TAKEN_SECONDS, UNSEEN_SECONDS, Memory
 from slinky.operator.nodesets.slurm_marks import refusal_of
 from slinky.slurm import Node as SlurmNode
 from slinky.slurm import RefusedError, UnavailableError
@@ -78,7 +81,8 @@ class FakeCluster:
 
 
 class FakeKube:
-    def __init__(self, *, taken_by: str = "", changed: bool = False) -> None:
+    def __init__(self, *, taken_by: str = "", changed: bool = False, quota: int = 1000) -> None:
+        self.quota, self.asked = quota, 0
         self.deleted: list[tuple[str, str, str]] = []
         self.made: list[str] = []
         self._taken_by, self._changed = taken_by, changed
@@ -89,6 +93,9 @@ class FakeKube:
         self.deleted.append((name, uid, resource_version))
 
     async def create(self, _resource: Any, body: dict[str, Any], _namespace: str) -> None:
+        self.asked += 1
+        if len(self.made) >= self.quota:
+            raise ForbiddenError("POST", "pods", Status(code=403, message="exceeded quota: few"))
         if self._taken_by:
             raise AlreadyExistsError("POST", "pods", Status(code=409, message="it is there"))
         self.made.append(body["metadata"]["name"])
@@ -109,7 +116,9 @@ async def carried(
         at_once=4,
         may_act=lambda: leads,
     )
-    await carrier.carry_out(list(acts), lambda act: {"metadata": {"name": act.name}}, lambda _: {}, {"uid": "nodeset"})
+    await carrier.carry_out(
+        list(acts), lambda act: {"metadata": {"name": act.name}}, lambda act: {"metadata": {"name": act.name}}, {"uid": "nodeset"}
+    )
     return carrier
 
 
@@ -218,6 +227,66 @@ async def test_a_name_that_is_another_ones_is_said_and_one_of_our_own_is_no_trou
     ours = await carried(CreatePod("workers-0", 0), kube=FakeKube(taken_by="nodeset"))
     taken = await carried(CreatePod("workers-0", 0), kube=FakeKube(taken_by="another"))
     assert ([one.reason for one in ours.problems], [one.reason for one in taken.problems]) == ([], ["NameTaken"])
+
+
+async def test_a_quota_that_is_used_up_costs_one_request_and_then_none_until_its_time_or_a_change() -> None:
+    wanted, kube, memory = [CreatePod(f"workers-{number}", number) for number in range(19)], FakeKube(quota=0), Memory()
+    memory.creation.begins(1)
+    first = await carried(*wanted, kube=kube, memory=memory)
+    again = await carried(*wanted, kube=kube, memory=memory)
+    assert kube.asked == 1
+    assert [one.message for one in first.problems] == [one.message for one in again.problems]
+    assert "exceeded quota: few. 19 workers wait" in first.problems[0].message
+    memory.creation.begins(2)
+    await carried(*wanted, kube=kube, memory=memory)
+    assert kube.asked == 2, "what is another NodeSet now is asked for at once"
+
+
+async def test_pods_are_created_slowly_at_first_and_all_of_them_where_none_is_refused() -> None:
+    wanted, memory = [CreatePod(f"workers-{number}", number) for number in range(19)], Memory()
+    kube = FakeKube(quota=5)
+    carrier = await carried(*wanted, kube=kube, memory=memory)
+    assert (len(carrier.created), kube.asked) == (5, 7), "1 and 2 and 4, of which two were refused"
+    assert "14 workers wait" in carrier.problems[0].message
+    free = FakeKube()
+    memory.creation.begins("other")
+    carrier = await carried(*wanted, kube=free, memory=memory)
+    assert (len(carrier.created), free.asked, carrier.problems) == (19, 19, [])
+
+
+async def test_a_claim_that_is_refused_keeps_its_pod_back() -> None:
+    kube = FakeKube(quota=0)
+    carrier = await carried(CreateClaim("scratch-workers-0", 0, pod="workers-0"), CreatePod("workers-0", 0), kube=kube)
+    assert (kube.asked, kube.made) == (1, [])
+    assert "1 worker waits" in carrier.problems[0].message
+
+
+async def test_a_name_that_is_taken_is_asked_for_once_a_minute_and_keeps_no_other_back() -> None:
+    memory, taken = Memory(), FakeKube(taken_by="another")
+    await carried(CreatePod("workers-0", 0), kube=taken, memory=memory)
+    free = FakeKube()
+    carrier = await carried(CreatePod("workers-0", 0), CreatePod("workers-1", 1), kube=free, memory=memory)
+    assert (free.made, [one.reason for one in carrier.problems]) == (["workers-1"], ["NameTaken"])
+    assert memory.lately_taken(time.monotonic() + TAKEN_SECONDS + 1) == {}
+
+
+@given(st.integers(0, 5000))
+def test_a_slow_start_has_all_in_their_order(count: int) -> None:
+    parts = [list(part) for part in slow_start(range(count))]
+    assert [one for part in parts for one in part] == list(range(count))
+    assert all(len(part) == 2**number for number, part in enumerate(parts[:-1]))
+
+
+def test_refusals_are_farther_and_farther_apart_up_to_a_limit() -> None:
+    creation, now, waits = Creation(), 100.0, []
+    for _ in range(12):
+        creation.was_refused("no", 3, now)
+        waits.append(creation.waits(now))
+        now += waits[-1] + 0.001
+        assert not creation.waits(now)
+    assert waits[0] <= BACKOFF.first and BACKOFF.most / 2 <= min(waits[-3:]) <= max(waits) <= BACKOFF.most
+    creation.went_well()
+    assert (creation.waits(0.0), creation.trouble) == (0.0, None)
 
 
 async def test_nothing_is_done_once_another_process_leads() -> None:

@@ -1,11 +1,14 @@
 """Scaling in StatefulSet mode, and above all: when a pod may go."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from slinky.kube import Pod
 from slinky.operator.nodesets import marks
 from slinky.operator.nodesets.acts import ChangePod, CreatePod, DeletePod, DeleteSlurmNode, Drain, Resume, SetConditions, Tell
+from slinky.operator.nodesets.drains import known_of, may_go
 from slinky.operator.nodesets.plan import JobsNeeded, jobs_needed, plan
 from slinky.slurm import Node as SlurmNode
 from tests.operator.nodesets.scene import a_job, a_node, a_nodeset, a_pod, ago, cordoned, in_slurm, names, only, scene
@@ -263,3 +266,24 @@ def test_a_pod_that_goes_now_is_not_written_to_before() -> None:
     )
     assert names(acts, DeletePod) == ["workers-0"]
     assert [*only(acts, ChangePod), *only(acts, SetConditions)] == []
+
+
+def test_where_not_all_jobs_are_known_a_free_node_is_free_and_a_busy_one_says_what_is_known() -> None:
+    """Jobs that may be missing show on their nodes as an allocation."""
+    pods = [a_pod(n, annotations=cordoned("scale-in")) for n in range(3)]
+    ours = "slurm-operator: x"
+    slurm = [
+        in_slurm("workers-0", "IDLE", "DRAIN", reason=ours),
+        in_slurm("workers-1", "ALLOCATED", "DRAIN", reason=ours),
+        in_slurm("workers-2", "ALLOCATED", "DRAIN", reason=ours),
+    ]
+    snapshot = scene(a_nodeset(replicas=0), pods, slurm, jobs=(a_job(7, "workers-2"),))
+    snapshot = replace(snapshot, slurm=replace(snapshot.slurm, knows_all_jobs=False))
+    words = {worker.name: may_go(worker, snapshot, "scale-in") for worker in snapshot.workers}
+    assert words["workers-0"].goes
+    assert [words[name].why for name in ("workers-1", "workers-2")] == ["a job is on node workers-1", "job 7 is on node workers-2"]
+    assert names(plan(snapshot), DeletePod) == ["workers-0"]
+    overdue = replace(snapshot, nodeset=a_nodeset(replicas=0, drainDeadlineSeconds=60))
+    [word] = [may_go(worker, overdue, "scale-in") for worker in overdue.workers if worker.name == "workers-1"]
+    assert word.goes
+    assert "nobody could say which jobs are" in known_of(word)

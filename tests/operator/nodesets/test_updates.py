@@ -54,7 +54,9 @@ def test_idle_old_workers_go_before_busy_ones_and_those_that_end_soon_before_tho
     slurm = [in_slurm("workers-0", "ALLOCATED"), in_slurm("workers-1", "IDLE"), in_slurm("workers-2", "ALLOCATED")]
     nodeset = a_nodeset(replicas=3, **one_away())
     unasked = scene(nodeset, pods, slurm, jobs=None)
-    assert jobs_needed(unasked) is JobsNeeded.LATELY
+    assert jobs_needed(unasked) is JobsNeeded.NOT, "the idle one goes first, whatever the others do"
+    busy = [in_slurm(f"workers-{number}", "ALLOCATED") for number in range(3)]
+    assert jobs_needed(scene(nodeset, pods, busy, jobs=None)) is JobsNeeded.LATELY
     assert names(plan(unasked), Drain) == ["workers-1"]
     jobs = (a_job(1, "workers-0", ends=NOW), a_job(2, "workers-2", ends=None))
     busy = [in_slurm(f"workers-{n}", "ALLOCATED") for n in range(3)]

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from slinky.kube import Key, Meta
+from slinky.kube import ForbiddenError, Key, Meta
+from slinky.kube.errors import Status
+from slinky.operator.absent import unreadable
 from slinky.operator.assembling import Assembler, with_image
 from slinky.operator.children import digest
 from slinky.operator.conf.slurm import is_without_cgroups
@@ -32,6 +34,7 @@ class World:
         self.files = self
         self.children: dict[str, Any] = {}
         self.contents: dict[tuple[str, str], Content] = {}
+        self.refused: set[str] = set()
         self._version = 0
         self.assembler = Assembler(self, Settings(), "cluster.local")  # type: ignore[arg-type]
 
@@ -39,6 +42,8 @@ class World:
         return self.contents.get((kind, key.name))
 
     async def content(self, kind: str, name: str, _namespace: str) -> Content | None:
+        if name in self.refused:
+            raise unreadable(kind, name, "lab", ForbiddenError("GET", name, Status(code=403, message="you may not")))
         return self.contents.get((kind, name))
 
     def write(self, kind: str, name: str, uid: str = "", **spec: Any) -> Written:
@@ -164,6 +169,60 @@ async def test_a_mixture_of_nodesets_leaves_cgroups_as_the_cluster_has_them(worl
         assert is_without_cgroups(view) is runs
     del world.contents["ConfigMap", "c-config"]
     assert (await world.assembler.view(world.controller())).runs_without_cgroups is None
+
+
+PEOPLE = ("people", "sssd.conf")
+
+
+@pytest.mark.parametrize(
+    ("data", "refused", "reason"),
+    [
+        (None, False, "SecretNotFound"),
+        ({}, False, "SecretNotFound"),
+        ({"sssd.conf": ""}, False, "SecretNotFound"),
+        ({"sssd.conf": "eA=="}, True, "SecretUnreadable"),
+    ],
+)
+async def test_a_secret_that_is_not_there_or_cannot_be_read_is_trouble_for_those_who_need_it_alone(
+    world: World, data: dict[str, str] | None, refused: bool, reason: str
+) -> None:
+    world.contents["Secret", "c-auth-slurm"] = Content(data={"slurm.key": "eA=="})
+    world.write("NodeSet", "w", ssh={"enabled": True, "sssdConfRef": {"name": "people"}}, **MEMBER)
+    if data is not None:
+        world.contents["Secret", "people"] = Content(data=data)
+    if refused:
+        world.refused.add("people")
+    view = await world.assembler.worker_view(world.controller())
+    view.need(("c-auth-slurm", "slurm.key"))
+    with pytest.raises(Trouble, match="people") as trouble:
+        view.need(("c-auth-slurm", "slurm.key"), PEOPLE)
+    assert (trouble.value.reason, trouble.value.lasting) == (reason, not refused)
+    assert "What runs stays as it is" in trouble.value.message
+
+
+async def test_a_file_of_the_controllers_that_is_gone_keeps_no_worker_from_being_made(world: World) -> None:
+    world.write("Controller", "c", configFileRefs=[{"name": "files"}], accountingRef={"name": "nowhere"})
+    world.write("NodeSet", "w", replicas=3, **MEMBER)
+    view = await world.assembler.worker_view(world.controller())
+    assert [each.metadata.name for each in view.nodesets] == ["w"]
+
+
+async def test_a_password_that_was_deleted_and_is_back_is_the_same_and_another_is_another(world: World) -> None:
+    """slurmdbd restarts for another mark."""
+    storage = {"host": "db", "passwordKeyRef": {"name": "database", "key": "password"}}
+    found = world.write("Accounting", "a", storageConfig=storage, slurmKeyRef={"name": "keys"}, jwtKeyRef={"name": "keys"})
+    accounting = world.assembler.read(Accounting, found)
+    world.contents["Secret", "keys"] = Content(data={"slurm.key": "eA==", "jwt.key": "eA=="})
+
+    async def mark(password: str, uid: str) -> str:
+        world.contents["Secret", "database"] = Content(metadata=Meta(name="database", uid=uid), data={"password": password})
+        return (await world.assembler.accounting_view(accounting)).password_mark
+
+    first = await mark("c2VjcmV0", "1")
+    assert await mark("c2VjcmV0", "2") == first != await mark("b3RoZXI=", "2")
+    del world.contents["Secret", "database"]
+    with pytest.raises(Trouble, match="no Secret database"):
+        await world.assembler.accounting_view(accounting)
 
 
 def test_what_is_wrong_with_an_object_is_trouble_that_names_the_field(world: World) -> None:

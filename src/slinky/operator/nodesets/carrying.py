@@ -1,7 +1,7 @@
 """Carries acts out: on Kubernetes side by side, in Slurm many nodes at once.
 
 In: acts about one NodeSet. Out: the world changed, what went wrong as one Trouble at the end. What is independent waits for nothing: a slow Slurm keeps no pod from being created.
-What must stay true: before a pod goes on Slurm's word, and before a drain is made or undone, Slurm is looked at once more, and only what still holds is done; a pod is written to and deleted under its uid only; nothing is done once another process leads.
+What must stay true: pods are created slowly at first, and not again at once where one was refused; before a pod goes on Slurm's word, and before a drain is made or undone, Slurm is looked at once more, and only what still holds is done; a pod is written to and deleted under its uid only; nothing is done once another process leads.
 """
 
 import asyncio
@@ -42,6 +42,7 @@ from slinky.operator.nodesets.acts import (
     SetTopology,
     in_order,
 )
+from slinky.operator.nodesets.creation import slow_start
 from slinky.operator.nodesets.drains import is_drained
 from slinky.operator.nodesets.memory import Memory
 from slinky.operator.nodesets.slurm_marks import is_nobodys, refusal_of
@@ -273,9 +274,44 @@ class Carrier:
                 await self._own(name, take=act.uid)
 
         await self._each([act for act in acts if isinstance(act, DisownClaims)], disown)
-        await self._each([act for act in acts if isinstance(act, CreateClaim)], claim)
+        taken = self._memory.lately_taken(time.monotonic())
+        pods = [act for act in acts if isinstance(act, CreatePod)]
+        self.problems += [taken[act.name] for act in pods if act.name in taken]
+        pods = [act for act in pods if act.name not in taken]
+        claimed = await self._start_slowly([act for act in acts if isinstance(act, CreateClaim)], claim, len(pods))
         await self._each([act for act in acts if isinstance(act, OwnClaims)], own)
-        await self._each([act for act in acts if isinstance(act, CreatePod)], pod)
+        if claimed and await self._start_slowly(pods, pod, len(pods)) and pods:
+            self._memory.creation.went_well()
+
+    async def _start_slowly(self, acts: Sequence[A], do: Callable[[A], Awaitable[None]], workers: int) -> bool:
+        """Whether none was refused: the first refusal keeps back those that are not on their way yet. `workers`: how many pods are to come."""
+        creation = self._memory.creation
+        if acts and creation.waits(time.monotonic()) and creation.trouble is not None:
+            self.problems.append(creation.trouble)
+            return False
+        refusals: dict[int, KubeError] = {}
+        made = len(self.created)
+
+        async def tried(numbered: tuple[int, A]) -> None:
+            number, act = numbered
+            try:
+                await do(act)
+            except (NotFoundError, ConflictError):
+                raise
+            except KubeError as error:
+                refusals[number] = error
+
+        for some in slow_start(list(enumerate(acts))):
+            await self._each(some, tried)
+            if refusals:
+                error = refusals[min(refusals)]  # the one that comes first next time too: the same words are one Event
+                said = error.message if isinstance(error, ApiError) else str(error)
+                come = len(self.created) - made
+                if come:
+                    creation.went_well()
+                self.problems.append(creation.was_refused(said, workers - come, time.monotonic()))
+                return False
+        return True
 
     async def _ours_already(self, name: str, uid: str) -> None:
         """The watch is late; or another has a pod of this name."""
@@ -283,9 +319,9 @@ class Carrier:
         controller = found.metadata.controller
         if controller is None or controller.uid != uid:
             whose = f"{controller.kind} {controller.name}" if controller else "nobody"
-            self.problems.append(
-                Trouble("NameTaken", f"pod {name} is there already and belongs to {whose}; delete or rename one of the two")
-            )
+            trouble = Trouble("NameTaken", f"pod {name} is there already and belongs to {whose}; delete or rename one of the two")
+            self._memory.name_taken(name, trouble, time.monotonic())
+            self.problems.append(trouble)
 
     async def _own(self, claim: str, *, add: dict[str, Any] | None = None, take: str = "") -> None:
         """Under the version that was read: of two who write owners at once, one is refused and comes again."""

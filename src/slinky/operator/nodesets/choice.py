@@ -34,13 +34,10 @@ class Cause(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Choice:
-    """`was_chosen`: whether some were taken and others like them left, so that it matters who has jobs until when."""
-
     staying: list[Worker] = field(default_factory=list)
     going: dict[str, Cause] = field(default_factory=dict)  # by uid
     missing: list[CreatePod] = field(default_factory=list)
     total: int = 0
-    was_chosen: bool = False
     taken: dict[str, str] = field(default_factory=dict)  # names in Slurm that are wanted, and the NodeSets that have them
 
 
@@ -85,7 +82,6 @@ def by_number(snapshot: Snapshot) -> Choice:
         going=going,
         missing=_missing(snapshot, workers, coming, -excess),
         total=total,
-        was_chosen=0 < len(victims) < len(workers) or 0 < len(old) < len(staying),
         taken=_taken(snapshot, workers, total),
     )
 

@@ -5,6 +5,7 @@ What must stay true: all that a pass decides comes from one snapshot; changes th
 """
 
 import asyncio
+import time
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -33,7 +34,7 @@ from slinky.operator.nodesets.status import is_unregistered, numbers, selector_t
 from slinky.operator.nodesets.telling import told_of
 from slinky.operator.nodesets.waking import Waking
 from slinky.operator.objects.meta import owner
-from slinky.operator.objects.view import ClusterView, slurm_key
+from slinky.operator.objects.view import ClusterView, slurm_key, sssd_conf
 from slinky.operator.objects.worker_pod import worker_base, worker_claims, worker_pod
 from slinky.operator.objects.workers import nodeset_objects
 from slinky.operator.relations import controller_of
@@ -123,14 +124,18 @@ class NodeSets:
             return NodeSet(metadata=found.metadata, spec=spec)
 
     async def _made_of(self, found: Written) -> tuple[NodeSet, ClusterView | None, Trouble | None]:
-        """The view is None where something is wrong with the NodeSet or the cluster: its workers are cared for as they are, and none is made or replaced. Raises Trouble where not even that can be."""
+        """The view is None where something is wrong with the NodeSet or the cluster, or a Secret that its workers show a digest of is not there or cannot be read: its workers are cared for as they are, and none is made or replaced, after a restart of the operator too.
+
+        Workers that are missing wait then. Without the Secret their containers could not start; and where it only cannot be read, one made with the last digest would be replaced as soon as another is seen.
+        Raises Trouble where not even that can be.
+        """
         namespace = found.metadata.namespace
         try:
             nodeset = self._assembler.checked(NodeSet, found)
-            view = await self._assembler.view(self._assembler.controller(nodeset.spec.controller_ref.name, namespace))
-            secret, _ = slurm_key(view.controller)
-            if not view.digest(secret):  # a worker's revision has it, and must not change for its absence
-                raise Trouble("SecretNotFound", f"there is no Secret {secret} in namespace {namespace}")
+            controller = self._assembler.controller(nodeset.spec.controller_ref.name, namespace)
+            view = await self._assembler.worker_view(controller)
+            ssh = nodeset.spec.ssh
+            view.need(slurm_key(controller), *(sssd_conf(ssh.sssd_conf_ref) if ssh.enabled else ()))
         except Trouble as trouble:
             controller = self._assembler.controller(controller_of(found), namespace)
             held = next((one for one in self._assembler.members(NodeSet, controller) if one.metadata.uid == found.metadata.uid), None)
@@ -177,6 +182,7 @@ class NodeSets:
         namespace = nodeset.metadata.namespace
         cluster = site.clusters.get(namespace, nodeset.spec.controller_ref.name)
         memory = self._memories[nodeset.metadata.uid]
+        memory.creation.begins((nodeset.metadata.generation, snapshot.revision))
         carrier = Carrier(site.kube, cluster, namespace, memory, at_once=site.settings.creates_at_once, may_act=site.may_act)
 
         base = worker_base(nodeset, view) if view is not None and any(isinstance(act, CreatePod) for act in acts) else None
@@ -221,6 +227,8 @@ class NodeSets:
             or self._memories[snapshot.nodeset.metadata.uid].is_waiting
         ):
             self.queue.add_after(found.key, UNSETTLED_SECONDS)
+        if wait := self._memories[snapshot.nodeset.metadata.uid].creation.waits(time.monotonic()):
+            self.queue.add_after(found.key, wait)
 
     async def _say_broken(self, found: Written, trouble: Trouble) -> None:
         available = was_available(conditions_of(found.status))

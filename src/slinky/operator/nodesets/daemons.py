@@ -45,7 +45,6 @@ def by_node(snapshot: Snapshot) -> Choice:
         missing=_missing(snapshot, wanted),
         taken=_taken(snapshot, wanted, staying),
         total=len(wanted),
-        was_chosen=0 < len(old) < len(staying),
     )
 
 

@@ -59,7 +59,7 @@ def may_go(worker: Worker, snapshot: Snapshot, cause: str | None = None) -> Word
     if worker.was_never_started:
         return Word(Verdict.GO, "its slurmd never started", unchanged=True)
     if snapshot.is_abandoned and cause is not None:
-        return Word(Verdict.GO, "its jobs are given up", allowed=Allowed.ABANDONED, killed=jobs_on(worker.hostname, snapshot))
+        return Word(Verdict.GO, "its jobs are given up", allowed=Allowed.ABANDONED, killed=_known_on(worker.hostname, snapshot))
     overdue = is_overdue(worker, snapshot, cause)
     if not snapshot.slurm.is_current:
         return _unheard(snapshot, overdue)
@@ -122,6 +122,12 @@ def is_drained(node: SlurmNode) -> bool:
 
 def jobs_on(name: str, snapshot: Snapshot) -> tuple[JobOnNodes, ...] | None:
     return None if snapshot.slurm.jobs is None else snapshot.slurm.jobs_by_node.get(name, ())
+
+
+def _known_on(name: str, snapshot: Snapshot) -> tuple[JobOnNodes, ...] | None:
+    """None where some may be there that were not read."""
+    jobs = jobs_on(name, snapshot)
+    return jobs or (jobs if snapshot.slurm.knows_all_jobs else None)
 
 
 def is_overdue(worker: Worker, snapshot: Snapshot, cause: str | None) -> bool:

@@ -17,7 +17,7 @@ from slinky.operator.nodesets.daemons import names_of_others
 from slinky.operator.nodesets.hearing import Hearing
 from slinky.operator.nodesets.lending import external_head, held_elsewhere
 from slinky.operator.nodesets.memory import Memory
-from slinky.operator.nodesets.plan import JobsNeeded, jobs_needed
+from slinky.operator.nodesets.plan import JobsNeeded, jobs_needed, which_matters
 from slinky.operator.nodesets.snapshot import ClusterStands, SlurmView, Snapshot, target_of
 from slinky.operator.nodesets.status import selector_text
 from slinky.operator.nodesets.waking import Waking
@@ -130,10 +130,13 @@ class Look:
             return snapshot.slurm
         leaves = snapshot.is_being_deleted and not snapshot.pods
         try:
-            seen = await hearing.jobs(cluster, needed, waiting=leaves)
+            which = which_matters(snapshot)
+            seen = await hearing.jobs(cluster, needed, heard_at=snapshot.slurm.heard_at, which=which, waiting=leaves)
         except SlurmError as error:
             log.info("NodeSet %s: jobs could not be asked for, so nothing is deleted: %s", snapshot.key, error)
             return snapshot.slurm
         partition = snapshot.nodeset.slurm_name
         waiting = tuple(job for job, partitions in seen.waiting or () if partition in partitions) if leaves else ()
-        return replace(snapshot.slurm, jobs=seen.holding, waiting=waiting)
+        if leaves and not waiting and not seen.all_waiting:
+            return snapshot.slurm  # one of those that were not read yet may wait there
+        return replace(snapshot.slurm, jobs=seen.holding, knows_all_jobs=seen.is_complete, waiting=waiting)

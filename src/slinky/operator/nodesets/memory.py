@@ -6,11 +6,14 @@ What must stay true: nothing is remembered for ever: what does not show within i
 from collections.abc import Container, Hashable, Mapping
 
 from slinky.kube import PersistentVolumeClaim
+from slinky.operator.nodesets.creation import Creation
+from slinky.operator.trouble import Trouble
 
 __all__ = ["Memory"]
 
 UNSEEN_SECONDS = 30.0
 REFUSED_SECONDS = 300.0
+TAKEN_SECONDS = 60.0
 CLAIMS_SECONDS = 10.0
 
 
@@ -19,7 +22,9 @@ class Memory:
         self._created: dict[str, float] = {}  # name → until when it counts
         self._deleted: dict[str, float] = {}  # uid
         self._refused: dict[str, float] = {}
+        self._taken: dict[str, tuple[float, Trouble]] = {}  # pods' names that are another's
         self._claims: tuple[Hashable, float, Mapping[str, PersistentVolumeClaim]] | None = None
+        self.creation = Creation()
         self.history_kept: Hashable = None  # for which revisions earlier templates were put in order last
 
     def created(self, name: str, now: float) -> None:
@@ -30,6 +35,14 @@ class Memory:
 
     def refused(self, what: str, now: float) -> None:
         self._refused[what] = now + REFUSED_SECONDS
+
+    def name_taken(self, name: str, trouble: Trouble, now: float) -> None:
+        self._taken[name] = (now + TAKEN_SECONDS, trouble)
+
+    def lately_taken(self, now: float) -> dict[str, Trouble]:
+        """Not asked for again before long: nobody tells when such a name is free."""
+        self._taken = {name: held for name, held in self._taken.items() if held[0] > now}
+        return {name: trouble for name, (_, trouble) in self._taken.items()}
 
     def unseen_creations(self, seen: Container[str], now: float) -> frozenset[str]:
         """Names of pods that were created and are not in the cache yet."""

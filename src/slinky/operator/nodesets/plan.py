@@ -20,7 +20,7 @@ from slinky.operator.nodesets.pod_marks import pod_marks
 from slinky.operator.nodesets.slurm_marks import renewals, slurm_marks
 from slinky.operator.nodesets.snapshot import Snapshot, Worker
 
-__all__ = ["JobsNeeded", "choose", "jobs_needed", "plan"]
+__all__ = ["JobsNeeded", "choose", "jobs_needed", "plan", "which_matters"]
 
 
 def choose(snapshot: Snapshot) -> Choice:
@@ -92,10 +92,13 @@ def jobs_needed(snapshot: Snapshot) -> JobsNeeded:
         matters = worker.uid in choice.going or _is_protected(worker)
         if matters and not worker.is_leaving and may_go(worker, snapshot, cause_of(worker, choice)).verdict is Verdict.LOOK:
             return JobsNeeded.NOW
-    busy = [worker for worker in snapshot.workers if worker.slurm is not None and worker.slurm.is_busy]
-    if busy and (choice.was_chosen or any(worker.uid in choice.going for worker in busy)):
-        return JobsNeeded.LATELY
-    return JobsNeeded.NOT
+    return JobsNeeded.LATELY if which_matters(snapshot) else JobsNeeded.NOT
+
+
+def which_matters(snapshot: Snapshot) -> bool:
+    """Whether workers with jobs are to go: then it matters which jobs these are, and until when they run. Idle workers go first, whatever the others do."""
+    going = choose(snapshot).going
+    return any(worker.uid in going for worker in snapshot.workers if worker.slurm is not None and worker.slurm.is_busy)
 
 
 def _is_protected(worker: Worker) -> bool:

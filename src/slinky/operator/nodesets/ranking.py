@@ -54,7 +54,9 @@ def held_until(worker: Worker, snapshot: Snapshot) -> dt.datetime | None:
     if jobs is None:
         return _written(worker) or (FOREVER if worker.slurm is not None and worker.slurm.is_busy else None)
     if not jobs:
-        return FOREVER if worker.slurm is not None and worker.slurm.is_busy else None
+        if worker.slurm is None or not worker.slurm.is_busy:
+            return None
+        return (None if snapshot.slurm.knows_all_jobs else _written(worker)) or FOREVER
     return max((job.ends or FOREVER) for job in jobs)
 
 

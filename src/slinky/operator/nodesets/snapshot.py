@@ -40,12 +40,17 @@ class JobOnNodes:
 
 @dataclass(frozen=True)
 class SlurmView:
-    """What Slurm said last. `jobs` are those that hold nodes, None where they were not asked for; they are younger than `nodes`."""
+    """What Slurm said last. `jobs` are those that hold nodes, None where they were not asked for; they are younger than `nodes`.
+
+    Without `knows_all_jobs`, jobs that show on their nodes as an allocation may be missing, and no others.
+    """
 
     is_current: bool = False
     current_since: dt.datetime | None = None  # has answered without a gap since then
     nodes: Mapping[str, SlurmNode] = field(default_factory=dict)
+    heard_at: float = 0.0  # of time.monotonic(), when `nodes` were heard
     jobs: tuple[JobOnNodes, ...] | None = None
+    knows_all_jobs: bool = True
     waiting: tuple[int, ...] = ()  # jobs that wait in the NodeSet's own partition; asked for where it is to go
 
     @cached_property

@@ -34,9 +34,10 @@ def numbers(snapshot: Snapshot, choice: Choice) -> dict[str, Any]:
     workers = live(snapshot)
     available = sum(_is_available(worker, snapshot) for worker in workers)
     told = [worker.slurm for worker in workers if worker.slurm is not None]
+    revision = snapshot.revision or snapshot.nodeset.status.node_set_hash  # the last one that was known
     return {
         "replicas": len(workers),
-        "updatedReplicas": sum(worker.revision == snapshot.revision for worker in workers),
+        "updatedReplicas": sum(worker.revision == revision for worker in workers),
         "readyReplicas": sum(worker.is_ready for worker in workers),
         "availableReplicas": available,
         "unavailableReplicas": max(0, choice.total - available),

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 
 from slinky.operator import names
 from slinky.operator.kinds import Accounting, Controller, KeyReference, LoginSet, NodeSet, RestApi
+from slinky.operator.trouble import Trouble
 
-__all__ = ["AccountingView", "ClusterView", "accounting_address", "jwt_key", "slurm_key"]
+__all__ = ["AccountingView", "ClusterView", "accounting_address", "host_keys", "jwt_key", "slurm_key", "sssd_conf"]
+
+SSSD_CONF = "sssd.conf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,8 @@ class ClusterView:
     """Of Secrets with an sssd.conf, as earlier operators showed them on pods: from them, words could be tried against a password in it."""
     runs_without_cgroups: bool | None = None
     """Whether the cluster's configuration has cgroups off now; asked only where NodeSets differ."""
+    unread: Mapping[tuple[str, str], Trouble] = field(default_factory=dict)
+    """Secrets and keys in them that are not there or cannot be read, and why. Nothing may be made from their digests, which are empty."""
     slurm_nodes: int = 0
     """How many node records Slurm has, as far as is known."""
     cluster_domain: str = "cluster.local"
@@ -61,6 +66,12 @@ class ClusterView:
     def digest(self, secret: str) -> str:
         """Of a Secret that was not seen yet: nothing."""
         return self.digests.get(secret, "")
+
+    def need(self, *references: tuple[str, str]) -> None:
+        """Raise Trouble where one of these Secrets, or the key in it, is not known: pods show its digest, and must not change for its absence."""
+        for reference in references:
+            if reference in self.unread:
+                raise self.unread[reference]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +121,16 @@ def slurm_key(controller: Controller) -> tuple[str, str]:
 def jwt_key(controller: Controller) -> tuple[str, str]:
     """The Secret with jwt.key, and the key in it."""
     return _key(controller.spec.jwt_reference, names.jwt_key_secret(controller.metadata.name), names.JWT_KEY)
+
+
+def sssd_conf(reference: KeyReference | None) -> tuple[tuple[str, str], ...]:
+    """The Secret with sssd.conf, and the key in it; nothing where none is named."""
+    return ((reference.name, reference.key or SSSD_CONF),) if reference is not None and reference.name else ()
+
+
+def host_keys(loginset: LoginSet) -> tuple[str, str]:
+    """The Secret with the host keys of logins; the empty key stands for all of them."""
+    return names.host_keys(loginset.metadata.name), ""
 
 
 def _key(reference: KeyReference | None, secret: str, key: str) -> tuple[str, str]:
