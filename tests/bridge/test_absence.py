@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from slinky.bridge.absence import AbsenceSettings, Alarm, Toll, is_mass, next_alarm
+from slinky.bridge.absence import Alarm, Toll, is_mass, next_alarm
 from slinky.bridge.absence_alarm import AbsenceAlarm, AbsenceGauges
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.keys import ABSENCE_CONFIRMED
 from slinky.bridge.memory import SETTLE_SECONDS, Known
 from slinky.bridge.poller import JobPoller
+from slinky.bridge.settings import AbsenceSettings
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import KubeError, Lease, Meta
 from slinky.slurm import JobStatus, NotFoundError

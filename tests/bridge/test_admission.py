@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.bridge.admission import ALIASES, LEFT_ALONE, TASK_ENVIRONMENT, admit_change, admit_pod, admit_root
+from slinky.bridge.admission import ALIASES, LEFT_ALONE, admit_change, admit_pod, admit_root
 from slinky.bridge.eligibility.bounds import MOST_RULES
-from slinky.bridge.keys import FINALIZER, JOB_ID, SETTINGS, SLURM_NODE
+from slinky.bridge.keys import FINALIZER, JOB_ID, SETTINGS, SLURM_NODE, TASK_ENVIRONMENT
 from slinky.bridge.settings import Settings
 
 OURS = Settings()

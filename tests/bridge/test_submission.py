@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slinky.bridge.admission import TASK_ENVIRONMENT
-from slinky.bridge.keys import DEVICES, SLURM_NODE, TASK
+from slinky.bridge.keys import DEVICES, SLURM_NODE, TASK, TASK_ENVIRONMENT
 from slinky.bridge.marker import comment_for
 from slinky.bridge.placement import Slot
 from slinky.bridge.submission import Component, Layout, Submission, hetjob_of, submission_from, submission_of, task_annotations

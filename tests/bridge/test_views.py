@@ -4,11 +4,11 @@ import datetime as dt
 
 import pytest
 
-from slinky.bridge.keys import FINALIZER, JOB_ID, TASK
+from slinky.bridge.keys import FINALIZER, JOB_ID, TASK, job_id_of
 from slinky.bridge.plan import PodView
 from slinky.bridge.submission import Component, Submission
 from slinky.bridge.task import PerTask
-from slinky.bridge.views import exit_code_of, exit_codes, job_id_of, job_view, pod_view
+from slinky.bridge.views import exit_code_of, exit_codes, job_view, pod_view
 from slinky.bridge.workload import rank_of
 from slinky.kube import Meta, Pod
 from slinky.kube.objects.pod import ContainerState, ContainerStatus, PodSpec, PodStatus, Terminated

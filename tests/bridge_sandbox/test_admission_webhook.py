@@ -18,8 +18,7 @@ import aiohttp
 import pytest
 import yaml
 
-from slinky.bridge.admission import TASK_ENVIRONMENT
-from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, SETTINGS, SLURM_NODE
+from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, SETTINGS, SLURM_NODE, TASK_ENVIRONMENT
 from slinky.kube import (
     JOBS,
     NAMESPACES,

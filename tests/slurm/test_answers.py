@@ -16,7 +16,8 @@ from slinky.slurm import (
     UnavailableError,
     UnsupportedError,
 )
-from slinky.slurm.answers import Again, Envelope, WireError, envelope_fault, failed_answer, unreadable
+from slinky.slurm.answers import Again, envelope_fault, failed_answer, unreadable
+from slinky.slurm.numbers import Envelope, WireError
 
 
 def said(number: int, text: str = "what happened") -> bytes:

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from slinky.cli.slurm import slurm
 from slinky.slurm import ConfigurationError, expand
-from slinky.slurm.answers import WireWarning
 from slinky.slurm.calls.jobs import Jobs
 from slinky.slurm.models.jobs import Submitted
+from slinky.slurm.numbers import WireWarning
 
 NOWHERE = ["--url", "http://127.0.0.1:9"]
 

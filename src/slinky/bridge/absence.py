@@ -5,31 +5,12 @@ absent at once it is Slurm that has forgotten (a state file that is old or gone,
 """
 
 import math
-from typing import Annotated
 
 import msgspec
 
-from slinky.settings import Help, Section
+from slinky.bridge.settings import AbsenceSettings
 
-__all__ = ["AbsenceSettings", "Alarm", "Toll", "is_mass", "next_alarm"]
-
-
-class AbsenceSettings(Section, frozen=True):
-    """Jobs that Slurm does not know any more."""
-
-    share: Annotated[
-        float,
-        Help(
-            "Alarm where this share of the jobs that have pods on nodes is absent from Slurm at once: until it is over nothing is evicted or let go on that ground, and no job without pods is ended."
-        ),
-    ] = 0.2
-    jobs: Annotated[int, Help("But not where fewer jobs than this are absent.")] = 5
-    sweep_seconds: Annotated[
-        float,
-        Help(
-            "Seconds between two searches for jobs of the bridge that have no pods. A search reads each live job of Slurm once, a few at a time. A job without pods is ended 15 s after it was found."
-        ),
-    ] = 20.0
+__all__ = ["Alarm", "Toll", "is_mass", "next_alarm"]
 
 
 class Toll(msgspec.Struct, frozen=True):

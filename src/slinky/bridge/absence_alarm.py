@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from slinky.bridge.absence import AbsenceSettings, Alarm, Toll, is_mass, next_alarm
+from slinky.bridge.absence import Alarm, Toll, is_mass, next_alarm
 from slinky.bridge.jobs import Jobs
 from slinky.bridge.keys import ABSENCE_CONFIRMED
 from slinky.bridge.memory import Known
 from slinky.bridge.poller import JobPoller
+from slinky.bridge.settings import AbsenceSettings
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import LEASES, Client, EventRecorder, KubeError, Lease, ObjectReference, reference
 

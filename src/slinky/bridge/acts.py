@@ -7,16 +7,16 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from slinky.bridge.disruption import CONDITION_TYPE
 from slinky.bridge.evictions import Evictions
 from slinky.bridge.executor import Executor
+from slinky.bridge.keys import DISRUPTION_TARGET, job_id_of
 from slinky.bridge.marker import Failure
 from slinky.bridge.memory import Known
 from slinky.bridge.metrics import BridgeMetrics
 from slinky.bridge.plan import JobView, Outcome, PodView, Snapshot
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.submitting import Submitter
-from slinky.bridge.views import exit_codes, job_id_of
+from slinky.bridge.views import exit_codes
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
 
@@ -103,7 +103,7 @@ class Acts:
     async def restore_reasons(self, pods: Sequence[Pod], known: Known) -> None:
         """Of those that were evicted: a kubelet may have written back the API server's word for it, which it had seen before ours."""
         for pod in pods if known.evicted else ():
-            evicted, said = known.evicted.get(pod.metadata.uid), pod.condition(CONDITION_TYPE)
+            evicted, said = known.evicted.get(pod.metadata.uid), pod.condition(DISRUPTION_TARGET)
             if evicted is None or said is None or said.reason == evicted.reason or pod.metadata.deletion_timestamp is None:
                 continue
             if evicted.looks < MOST_LOOKS:

@@ -15,7 +15,7 @@ from slinky.bridge.eligibility.bounds import MOST_CONTAINERS, spec_problems
 from slinky.bridge.gang_admission import gang_problems, size_problems
 from slinky.bridge.gres_needs import too_few
 from slinky.bridge.jobsets import JOBSET_NAME
-from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK
+from slinky.bridge.keys import FINALIZER, JOB_ID, MANAGED_NODE, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK, TASK_ENVIRONMENT
 from slinky.bridge.leaderworkersets import LWS_NAME
 from slinky.bridge.policy import Grant, Policy
 from slinky.bridge.settings import Settings
@@ -25,17 +25,7 @@ from slinky.kube import Pod
 from slinky.kube.objects import Affinity, PodSpec
 from slinky.kube.quantities import QuantityError
 
-__all__ = [
-    "DEVICE_CLASS",
-    "TASK_ENVIRONMENT",
-    "Verdict",
-    "admit_change",
-    "admit_pod",
-    "admit_root",
-    "is_ours",
-    "needs_task_environment",
-    "task_variables",
-]
+__all__ = ["DEVICE_CLASS", "Verdict", "admit_change", "admit_pod", "admit_root", "is_ours", "needs_task_environment", "task_variables"]
 
 DEFAULT_SCHEDULER = "default-scheduler"
 GRES = f"{SETTINGS}gres"
@@ -47,24 +37,6 @@ MOST_NAME = 253  # as long as a name can be; the API server checks names after t
 MIRROR = "kubernetes.io/config.mirror"
 DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"  # a resource name that asks for devices of a DeviceClass
 
-# Environment variable → annotation below TASK that the Binding fills; the job's id comes from its label.
-TASK_ENVIRONMENT = {
-    "SLURM_PROCID": "procid",
-    "SLURM_LOCALID": "localid",
-    "SLURM_NODEID": "nodeid",
-    "SLURM_NTASKS": "ntasks",
-    "SLURM_NNODES": "nnodes",
-    "SLURM_JOB_NODELIST": "nodelist",
-    "SLURMD_NODENAME": "nodename",
-    "SLURM_TASKS_PER_NODE": "tasks-per-node",
-    "SLURM_CPUS_PER_TASK": "cpus-per-task",
-    "SLURM_CPUS_ON_NODE": "cpus-on-node",
-    "SLURM_JOB_NAME": "job-name",
-    "SLURM_JOB_PARTITION": "partition",
-    "SLURM_JOB_ACCOUNT": "account",
-    "SLURM_JOB_QOS": "qos",
-    "SLURM_JOB_GPUS": "gpus",
-}
 JOB_ID_VARIABLE = "SLURM_JOB_ID"
 PLAIN_ENVIRONMENT = ("SLURM_CPUS_PER_TASK",)  # of a pod that is no part of a gang, besides the job's id
 VARIABLES = "SLURM"  # how the names of all of them begin

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from slinky.bridge.claim import Claim
+from slinky.bridge.keys import job_id_of
 from slinky.bridge.marker import Marking, marker_for, read_comment
 from slinky.bridge.submission import Submission, hetjob_of, submission_of
-from slinky.bridge.views import job_id_of, needs_job, pod_view
+from slinky.bridge.views import needs_job, pod_view
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Pod
 from slinky.slurm import Job, expand

@@ -33,7 +33,7 @@ from slinky.bridge.shadow import ReadingClient, Shadow, ShadowExecutor, ShadowTe
 from slinky.bridge.shadow_metrics import ShadowMetrics
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.telling import Teller
-from slinky.bridge.translate import Site
+from slinky.bridge.translate import site_of
 from slinky.bridge.volumes.acts import StorageActs
 from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.watches import Watches, release_of
@@ -53,24 +53,12 @@ from slinky.kube import (
 )
 from slinky.slurm import TLS, Credentials, JobCompletion, Observer, SlurmClient, TokenFile
 
-__all__ = ["Bridge", "site_of", "slurm_of"]
+__all__ = ["Bridge", "slurm_of"]
 
 log = logging.getLogger(__name__)
 
 KUBE_CONNECTIONS = 40
 EVENTS_PER_SECOND = 10.0  # an Event costs the API server as much as a quarter of a pod's whole way
-
-
-def site_of(settings: Settings, cluster: str) -> Site:
-    return Site(
-        cluster=cluster,
-        partition=settings.partition,
-        mcs_label=settings.mcs_label,
-        exclusive=settings.exclusive,
-        default_cpus=settings.default_cpus,
-        default_memory_mib=settings.default_memory_mib,
-        gres=settings.gres,
-    )
 
 
 def slurm_of(settings: Settings, credentials: Credentials | None = None, observer: Observer | None = None) -> SlurmClient:

@@ -13,10 +13,9 @@ import msgspec
 
 from slinky.bridge.capacity import NodeRoom, holds_one
 from slinky.bridge.eligibility import InFlight, within_gang
-from slinky.bridge.eligibility.gang import HOSTNAME
+from slinky.bridge.eligibility.gang import HOSTNAME, UNMAPPED
 from slinky.bridge.eligibility.node_labels import required_nodes
 from slinky.bridge.eligibility.surroundings import Placed
-from slinky.bridge.gang_admission import UNMAPPED
 from slinky.bridge.judgement import Opinion
 from slinky.bridge.node_names import NodeNames
 from slinky.bridge.pacing import Pace

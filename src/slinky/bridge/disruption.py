@@ -8,6 +8,7 @@ import datetime as dt
 import logging
 from typing import Any
 
+from slinky.bridge.keys import DISRUPTION_TARGET
 from slinky.kube import (
     PODS,
     Client,
@@ -21,11 +22,10 @@ from slinky.kube import (
     UnavailableError,
 )
 
-__all__ = ["CONDITION_TYPE", "delete_past_budgets", "evict_within_budgets", "say"]
+__all__ = ["delete_past_budgets", "evict_within_budgets", "say"]
 
 log = logging.getLogger(__name__)
 
-CONDITION_TYPE = "DisruptionTarget"
 MOST_MESSAGE = 1024
 SEVERAL = "more than one PodDisruptionBudget"  # the API server's words for what it cannot judge, as an internal error
 
@@ -55,7 +55,7 @@ async def delete_past_budgets(kube: Client, pod: Pod, reason: str, why: str) -> 
 
 async def say(kube: Client, pod: Pod, reason: str, why: str) -> None:
     """Not worth the eviction: where it cannot be written, the Event tells the same."""
-    condition: dict[str, Any] = {"type": CONDITION_TYPE, "status": "True", "reason": reason, "message": why[:MOST_MESSAGE]}
+    condition: dict[str, Any] = {"type": DISRUPTION_TARGET, "status": "True", "reason": reason, "message": why[:MOST_MESSAGE]}
     condition["lastTransitionTime"] = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
     change = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
     try:

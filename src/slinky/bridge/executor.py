@@ -9,16 +9,16 @@ import msgspec
 
 from slinky.bridge.adoption import Found
 from slinky.bridge.comment_locks import CommentLocks
-from slinky.bridge.disruption import CONDITION_TYPE, delete_past_budgets, evict_within_budgets, say
+from slinky.bridge.disruption import delete_past_budgets, evict_within_budgets, say
 from slinky.bridge.hetjobs import Hetjobs
 from slinky.bridge.job_ends import JobEnds, Manner
-from slinky.bridge.keys import APART, FINALIZER, JOB_ID
+from slinky.bridge.keys import APART, DISRUPTION_TARGET, FINALIZER, JOB_ID
 from slinky.bridge.marker import Failure, marker_for, read_comment, with_claim, with_failures
 from slinky.bridge.submission import Submission, submission_from, submission_of
 from slinky.bridge.translate import Site, components
 from slinky.bridge.views import DEFAULT_GRACE
 from slinky.bridge.whereabouts import Whereabouts, noted, put_on_all
-from slinky.bridge.workload import Workload, WorkloadKey
+from slinky.bridge.workload import NotLeadingError, Workload, WorkloadKey
 from slinky.kube import PODS, ApiError, Client, ConflictError, ConnectionFailedError, InvalidError, KubeError, NotFoundError, PatchKind, Pod
 from slinky.kube import OutcomeUnknownError as OutcomeLostError
 from slinky.slurm import (
@@ -35,16 +35,12 @@ from slinky.slurm import (
 )
 from slinky.slurm import NotFoundError as NoSuchJobError
 
-__all__ = ["EXPECTED", "Executor", "HetjobsRefusedError", "NotLeadingError", "is_refused"]
+__all__ = ["EXPECTED", "Executor", "HetjobsRefusedError", "is_refused"]
 
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 20
 SUBMIT_SECONDS = 60.0  # then its outcome is unknown: the job is looked for when Slurm answers, and meanwhile its pods may go
-
-
-class NotLeadingError(Exception):
-    """Another process leads now: this one must not act."""
 
 
 class HetjobsRefusedError(SlurmError):
@@ -259,7 +255,7 @@ class Executor:
         """Why it was evicted, if it says something else now."""
         self._check()
         there = await self._there(pod)
-        said = there.condition(CONDITION_TYPE) if there else None
+        said = there.condition(DISRUPTION_TARGET) if there else None
         if there and (said is None or said.reason != reason):
             await say(self._kube, pod, reason, why)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from slinky.bridge.eligibility import within_gang
 from slinky.bridge.eligibility.bounds import spec_problems
-from slinky.bridge.eligibility.gang import HOSTNAME
+from slinky.bridge.eligibility.gang import HOSTNAME, UNMAPPED
 from slinky.bridge.jobsets import JobSet
 from slinky.bridge.keys import GANG
 from slinky.bridge.leaderworkersets import LeaderWorkerSet
@@ -19,9 +19,7 @@ from slinky.bridge.roots import Root, largest_gang
 from slinky.bridge.workload import MOST_SAID
 from slinky.kube import Pod
 
-__all__ = ["UNMAPPED", "gang_problems", "size_problems"]
-
-UNMAPPED = "the pods of this gang are to be on nodes of one {label}, which Slurm can be told only where that label is a feature: map it with nodes.featureLabels"
+__all__ = ["gang_problems", "size_problems"]
 
 
 def gang_problems(root: Mapping[str, Any], mapped: Mapping[str, str]) -> list[str]:

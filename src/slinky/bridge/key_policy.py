@@ -16,8 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slinky.bridge.admission import TASK_ENVIRONMENT
-from slinky.bridge.keys import FINALIZER, OWNED_ANNOTATIONS, OWNED_LABELS, TASK
+from slinky.bridge.keys import FINALIZER, OWNED_ANNOTATIONS, OWNED_LABELS, TASK, TASK_ENVIRONMENT
 from slinky.kube import Resource
 
 __all__ = [

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from slinky.kube.objects import Pod
+
 __all__ = [
     "ABSENCE_CONFIRMED",
     "APART",
@@ -10,6 +12,7 @@ __all__ = [
     "CONDITION",
     "CORDONED_FOR_SLURM",
     "DEVICES",
+    "DISRUPTION_TARGET",
     "EXTERNAL_NODE",
     "EXTERNAL_NODE_PARTITIONS",
     "FINALIZER",
@@ -30,7 +33,9 @@ __all__ = [
     "SLURM_NODE_NAME",
     "TAKE_OVER",
     "TASK",
+    "TASK_ENVIRONMENT",
     "TOPOLOGY",
+    "job_id_of",
 ]
 
 # What users write: annotations on the object that Slurm schedules (pod, Job, PodGroup …).
@@ -50,6 +55,7 @@ SIGNALLED: Final = "scheduler.slinky.slurm.net/signalled"  # for which end of it
 TASK: Final = "task.slinky.slurm.net/"  # the task's environment, by the downward API
 RANK: Final = TASK + "procid"  # which a new leader reads too
 CONDITION: Final = "slinky.slurm.net/Slurm"
+DISRUPTION_TARGET: Final = "DisruptionTarget"  # Kubernetes' own condition of a pod that is evicted
 APART: Final = "scheduler.slinky.slurm.net/apart"  # a pod of a group that has no place in the group's job: scheduled by itself
 
 # What an administrator writes on the bridge's Lease: the alarm whose absent jobs are given up.
@@ -76,3 +82,29 @@ NODE_CONDITION: Final = "slinky.slurm.net/SlurmNode"
 # Keys that nobody but the bridge may set on a pod.
 OWNED_LABELS: Final = frozenset({JOB_ID})
 OWNED_ANNOTATIONS: Final = frozenset({SLURM_NODE, DEVICES, SIGNALLED, APART})
+
+
+# What a task's container sees. Environment variable → annotation below TASK that the Binding fills; the job's id comes from its label.
+TASK_ENVIRONMENT = {
+    "SLURM_PROCID": "procid",
+    "SLURM_LOCALID": "localid",
+    "SLURM_NODEID": "nodeid",
+    "SLURM_NTASKS": "ntasks",
+    "SLURM_NNODES": "nnodes",
+    "SLURM_JOB_NODELIST": "nodelist",
+    "SLURMD_NODENAME": "nodename",
+    "SLURM_TASKS_PER_NODE": "tasks-per-node",
+    "SLURM_CPUS_PER_TASK": "cpus-per-task",
+    "SLURM_CPUS_ON_NODE": "cpus-on-node",
+    "SLURM_JOB_NAME": "job-name",
+    "SLURM_JOB_PARTITION": "partition",
+    "SLURM_JOB_ACCOUNT": "account",
+    "SLURM_JOB_QOS": "qos",
+    "SLURM_JOB_GPUS": "gpus",
+}
+
+
+def job_id_of(pod: Pod) -> int:
+    """Return the id of the pod's Slurm job by its label, or 0. Only the bridge may write the label."""
+    text = pod.metadata.labels.get(JOB_ID, "")
+    return int(text) if text.isascii() and text.isdigit() else 0

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from slinky.bridge.absence import AbsenceSettings
 from slinky.bridge.absence_alarm import AbsenceAlarm, AbsenceGauges
 from slinky.bridge.adoption import Found, inheritance, meant_by
 from slinky.bridge.binding import Binder
@@ -24,6 +23,7 @@ from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.executor import Executor
 from slinky.bridge.jobs import Jobs, is_for
 from slinky.bridge.keeping import Keeper
+from slinky.bridge.keys import job_id_of
 from slinky.bridge.knowledge import Groups
 from slinky.bridge.ledger import Ledger
 from slinky.bridge.lines import FRONT, Siblings, SubmitLimits
@@ -37,7 +37,7 @@ from slinky.bridge.pacing import Pace
 from slinky.bridge.policy import Grant
 from slinky.bridge.poller import JobPoller
 from slinky.bridge.reconciler import URGENT, Reconciler
-from slinky.bridge.settings import GangSettings
+from slinky.bridge.settings import AbsenceSettings, GangSettings
 from slinky.bridge.shrinking import Shrinking
 from slinky.bridge.slurm_nodes import SlurmNodes
 from slinky.bridge.standing import UNSCHEDULABLE, Standing
@@ -45,7 +45,6 @@ from slinky.bridge.strays import Strays
 from slinky.bridge.submitting import Submitter
 from slinky.bridge.takeover import Takeover
 from slinky.bridge.telling import Teller
-from slinky.bridge.views import job_id_of
 from slinky.bridge.volumes.binder import VolumeBinder
 from slinky.bridge.whereabouts import EVERYWHERE
 from slinky.bridge.windows import Window

@@ -18,10 +18,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from slinky.bridge.disruption import CONDITION_TYPE
 from slinky.bridge.jobsets import job_is_over
-from slinky.bridge.keys import APART, FINALIZER, TASK
-from slinky.bridge.views import job_id_of
+from slinky.bridge.keys import APART, DISRUPTION_TARGET, FINALIZER, TASK, job_id_of
 from slinky.bridge.workload import PART, PodGroup, WorkloadKey, asks_for_gang, group_of, key_of, key_of_job, of_jobset, rank_of
 from slinky.kube import Cache, Change, Job, Key, Pod
 
@@ -230,5 +228,5 @@ def _matters(old: Pod, new: Pod) -> bool:
         or before.labels != after.labels
         or before.annotations != after.annotations
         or before.uid != after.uid
-        or (after.deletion_timestamp is not None and old.condition(CONDITION_TYPE) != new.condition(CONDITION_TYPE))
+        or (after.deletion_timestamp is not None and old.condition(DISRUPTION_TARGET) != new.condition(DISRUPTION_TARGET))
     )

@@ -12,7 +12,6 @@ import msgspec
 from slinky.bridge.admission import DEFAULT_SCHEDULER, admit_pod, admit_root
 from slinky.bridge.admitted import admitted
 from slinky.bridge.annotations import AnnotationError
-from slinky.bridge.bridge import site_of
 from slinky.bridge.expansion import KINDS, ExpansionError, expand, normal, title
 from slinky.bridge.expansion_parts import Document
 from slinky.bridge.groupapis import (
@@ -33,7 +32,7 @@ from slinky.bridge.preview_directions import DirectionsError, directed
 from slinky.bridge.preview_words import Preview, described
 from slinky.bridge.roots import Root, group_of_root, part_in
 from slinky.bridge.settings import Settings
-from slinky.bridge.translate import components
+from slinky.bridge.translate import components, site_of
 from slinky.bridge.workload import PodGroup, WorkloadKey, rank_of, workload_of
 from slinky.kube import Cache, Job, KubeObject, Pod
 from slinky.kube.quantities import QuantityError

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from slinky.bridge.capacity import NodeRoom
 from slinky.bridge.eligibility import within_gang
-from slinky.bridge.eligibility.gang import HOSTNAME
-from slinky.bridge.gang_admission import UNMAPPED
+from slinky.bridge.eligibility.gang import HOSTNAME, UNMAPPED
 from slinky.bridge.label_features import features_from
 from slinky.bridge.translate import Site, members
 from slinky.bridge.whereabouts import Whereabouts, put_on, usable_of, where

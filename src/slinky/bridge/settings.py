@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from slinky.bridge.absence import AbsenceSettings
 from slinky.bridge.eviction_settings import EvictionSettings
 from slinky.bridge.hybrid_settings import HybridSettings
 from slinky.bridge.node_settings import NodeSettings
@@ -17,6 +16,7 @@ from slinky.kube.objects import LabelSelector
 from slinky.settings import Help, LeaderSection, Section, SettingsError, SlurmSection, WebhookSection
 
 __all__ = [
+    "AbsenceSettings",
     "AdmissionSettings",
     "GangSettings",
     "Help",
@@ -30,6 +30,24 @@ __all__ = [
     "Windows",
     "matches",
 ]
+
+
+class AbsenceSettings(Section, frozen=True):
+    """Jobs that Slurm does not know any more."""
+
+    share: Annotated[
+        float,
+        Help(
+            "Alarm where this share of the jobs that have pods on nodes is absent from Slurm at once: until it is over nothing is evicted or let go on that ground, and no job without pods is ended."
+        ),
+    ] = 0.2
+    jobs: Annotated[int, Help("But not where fewer jobs than this are absent.")] = 5
+    sweep_seconds: Annotated[
+        float,
+        Help(
+            "Seconds between two searches for jobs of the bridge that have no pods. A search reads each live job of Slurm once, a few at a time. A job without pods is ended 15 s after it was found."
+        ),
+    ] = 20.0
 
 
 class _Section(Section, msgspec.Struct, frozen=True):

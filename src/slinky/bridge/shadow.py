@@ -15,6 +15,7 @@ import msgspec
 from slinky.bridge.adoption import Found
 from slinky.bridge.executor import Executor
 from slinky.bridge.job_ends import Manner
+from slinky.bridge.keys import job_id_of
 from slinky.bridge.plan import Snapshot
 from slinky.bridge.settings import StatusSettings
 from slinky.bridge.shadow_cluster import ShadowCluster
@@ -25,7 +26,6 @@ from slinky.bridge.standing import Standing
 from slinky.bridge.submission import Submission
 from slinky.bridge.telling import Teller
 from slinky.bridge.translate import Site
-from slinky.bridge.views import job_id_of
 from slinky.bridge.whereabouts import Whereabouts
 from slinky.bridge.workload import Workload, WorkloadKey
 from slinky.kube import Client, KubeError, Pod

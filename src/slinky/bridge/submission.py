@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slinky.bridge.admission import TASK_ENVIRONMENT
-from slinky.bridge.keys import DEVICES, RANK, SLURM_NODE, TASK
+from slinky.bridge.keys import DEVICES, RANK, SLURM_NODE, TASK, TASK_ENVIRONMENT
 from slinky.bridge.marker import Failure, failures_of, read_comment
 from slinky.bridge.placement import Slot
 from slinky.bridge.task import PerTask, per_task

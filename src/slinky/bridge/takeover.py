@@ -15,10 +15,10 @@ from functools import partial
 from typing import TypeVar
 
 from slinky.bridge.adoption import Found, found_in, whole
+from slinky.bridge.keys import job_id_of
 from slinky.bridge.membership import Membership
 from slinky.bridge.pacing import Pace
 from slinky.bridge.reconciler import Reconciler
-from slinky.bridge.views import job_id_of
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Backoff, KubeError, Pod
 from slinky.slurm import Job, NotFoundError, SlurmClient, SlurmError

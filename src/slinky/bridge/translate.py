@@ -21,13 +21,14 @@ from slinky.bridge.eligibility import within_gang
 from slinky.bridge.gres_needs import gres_of, per_node, pods_held
 from slinky.bridge.marker import comment_for
 from slinky.bridge.needs import Needs, needs_of
+from slinky.bridge.settings import Settings
 from slinky.bridge.task import PerTask
 from slinky.bridge.workload import Workload
 from slinky.kube import Pod
 from slinky.kube.quantities import mebibytes, whole
 from slinky.slurm import JobDescription
 
-__all__ = ["GPU_RESOURCES", "Site", "components", "members", "one_for_all", "template_of", "translate", "whereto"]
+__all__ = ["GPU_RESOURCES", "Site", "components", "members", "one_for_all", "site_of", "template_of", "translate", "whereto"]
 
 GPU_RESOURCES = {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"}
 MOST_NAME = 255
@@ -301,3 +302,15 @@ def _comment(workload: Workload, site: Site, attempt: int, ranks: Sequence[int] 
     """`ranks` where it is of a component: only its own pods are named then."""
     names = ((workload.namespace, workload.name_at(rank)) for rank in ranks or range(workload.count))
     return comment_for(site.cluster, str(workload.key), names, workload.uids, attempt, ranks, where)
+
+
+def site_of(settings: Settings, cluster: str) -> Site:
+    return Site(
+        cluster=cluster,
+        partition=settings.partition,
+        mcs_label=settings.mcs_label,
+        exclusive=settings.exclusive,
+        default_cpus=settings.default_cpus,
+        default_memory_mib=settings.default_memory_mib,
+        gres=settings.gres,
+    )

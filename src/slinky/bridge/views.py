@@ -6,13 +6,13 @@ from typing import TypeVar
 import msgspec
 
 from slinky.bridge.ends import Ending
-from slinky.bridge.keys import FINALIZER, JOB_ID, RANK
+from slinky.bridge.keys import FINALIZER, RANK, job_id_of
 from slinky.bridge.plan import JobView, Outcome, PodView, outcomes
 from slinky.bridge.submission import Submission
 from slinky.kube.objects import Pod
 from slinky.slurm import JobState, JobStates
 
-__all__ = ["DEFAULT_GRACE", "ending_view", "exit_code_of", "exit_codes", "job_id_of", "job_view", "needs_job", "pod_view", "speaks_for_all"]
+__all__ = ["DEFAULT_GRACE", "ending_view", "exit_code_of", "exit_codes", "job_view", "needs_job", "pod_view", "speaks_for_all"]
 
 
 S = TypeVar("S", bound=JobStates)
@@ -26,12 +26,6 @@ REASONS = {
     JobState.CANCELLED: "SlurmCancelled",
     JobState.NODE_FAIL: "SlurmNodeFail",
 }
-
-
-def job_id_of(pod: Pod) -> int:
-    """0 where it has none; a label that is no number (nobody but us may write it) counts as none."""
-    text = pod.metadata.labels.get(JOB_ID, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def needs_job(pod: PodView) -> bool:

@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from slinky.bridge.admission import TASK_ENVIRONMENT
 from slinky.bridge.annotations import SUFFIXES
-from slinky.bridge.keys import OLD_SETTINGS, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK
+from slinky.bridge.keys import OLD_SETTINGS, OWNED_ANNOTATIONS, OWNED_LABELS, SETTINGS, TASK, TASK_ENVIRONMENT
 from slinky.bridge.pod_policy import has_pod_policy, needs_no_webhook, pod_policy
 from slinky.bridge.settings import Settings
 from slinky.kube import WebhookEndpoint

@@ -24,6 +24,7 @@ from slinky.kube.objects import Job, Meta, Pod
 __all__ = [
     "COSCHEDULING_LABEL",
     "Coming",
+    "NotLeadingError",
     "PodGroup",
     "Workload",
     "WorkloadError",
@@ -46,6 +47,10 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 Kind = Literal["Pod", "PodGroup", "Workload", "CoschedulingPodGroup", "Job", "JobSet", "LeaderWorkerSet"]
 MOST_SAID = 1024  # characters that are looked at where true or false is to be said
 PART, BY_JOB = "/", "#"  # neither can stand in the name of an object
+
+
+class NotLeadingError(Exception):
+    """Another process leads now: this one must not act."""
 
 
 class WorkloadKey(msgspec.Struct, frozen=True, order=True):

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import click
 
-from slinky.bridge.bridge import site_of, slurm_of
+from slinky.bridge.bridge import slurm_of
 from slinky.bridge.executor import Executor
 from slinky.bridge.interregnum import interregnum, leader_of, remove_lease
 from slinky.bridge.leaving.acts import Leaver
@@ -16,6 +16,7 @@ from slinky.bridge.leaving.plan import Plan, Running, Waiting, plan_leaving
 from slinky.bridge.leaving.steps import Left
 from slinky.bridge.settings import Settings
 from slinky.bridge.stopping import stop_deployments
+from slinky.bridge.translate import site_of
 from slinky.cli.bridge_options import Site, site_options
 from slinky.kube import NAMESPACES, Access, Client
 from slinky.slurm import JobCompletion, TokenFile

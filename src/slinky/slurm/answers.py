@@ -23,31 +23,9 @@ from slinky.slurm.errors import (
     UnsupportedError,
     refusal,
 )
+from slinky.slurm.numbers import Envelope, WireError
 
-__all__ = ["Again", "Envelope", "Fault", "WireError", "WireWarning", "envelope_fault", "failed_answer", "unreadable"]
-
-
-class WireError(msgspec.Struct, gc=False):
-    """One entry of `errors`."""
-
-    error_number: int = 0
-    error: str = ""
-    description: str = ""
-    source: str = ""
-
-
-class WireWarning(msgspec.Struct, gc=False):
-    """One entry of `warnings`."""
-
-    description: str = ""
-    source: str = ""
-
-
-class Envelope(msgspec.Struct, kw_only=True):
-    """What every answer of slurmrestd carries, whatever else is in it."""
-
-    errors: list[WireError] | None = None
-    warnings: list[WireWarning] | None = None
+__all__ = ["Again", "Fault", "envelope_fault", "failed_answer", "unreadable"]
 
 
 class Again(enum.Enum):

@@ -12,7 +12,6 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from slinky.slurm.address import TLS, Address
-from slinky.slurm.answers import Envelope
 from slinky.slurm.calls.accounting import Accounting
 from slinky.slurm.calls.cluster import ClusterCalls, Partitions, Reservations
 from slinky.slurm.calls.jobs import Jobs
@@ -23,6 +22,7 @@ from slinky.slurm.descriptions import encode
 from slinky.slurm.errors import UnsupportedError
 from slinky.slurm.lanes import Lane
 from slinky.slurm.markers import Markers
+from slinky.slurm.numbers import Envelope
 from slinky.slurm.paths import escaped
 from slinky.slurm.requests import Limits, Observer, Request
 from slinky.slurm.settings import found_address, found_credentials

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import msgspec
 
-from slinky.slurm.answers import Envelope
 from slinky.slurm.descriptions import encode
 from slinky.slurm.errors import UnsupportedError
 from slinky.slurm.lanes import Lane
+from slinky.slurm.numbers import Envelope
 from slinky.slurm.requests import Request
 from slinky.slurm.transport import Decodes, Transport
 from slinky.slurm.versions import Version, choose, offered, require

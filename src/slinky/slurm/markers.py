@@ -21,13 +21,13 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from slinky.slurm.answers import Envelope
 from slinky.slurm.connection import Connection
 from slinky.slurm.descriptions import JobDescription
 from slinky.slurm.errors import BadAnswerError, ConfigurationError, NotFoundError, UnavailableError
 from slinky.slurm.job_ids import JobIds
 from slinky.slurm.lanes import Lane
 from slinky.slurm.models.jobs import Job, JobList, StatusList
+from slinky.slurm.numbers import Envelope
 from slinky.slurm.streams import stream
 
 __all__ = ["MarkerField", "Markers", "carries", "with_marker"]

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar, final, overload
 
 import msgspec
 
-__all__ = ["INFINITE", "Infinite", "Number", "Quantity", "Triplet", "encode_infinite", "plain"]
+__all__ = ["INFINITE", "Envelope", "Infinite", "Number", "Quantity", "Triplet", "WireError", "WireWarning", "encode_infinite", "plain"]
 
 
 @final
@@ -100,3 +100,26 @@ def encode_infinite(value: object) -> object:
     if isinstance(value, Infinite):
         return {"set": True, "infinite": True}
     raise NotImplementedError(f"{type(value).__name__} is not something that can be sent to Slurm")
+
+
+class WireError(msgspec.Struct, gc=False):
+    """One entry of `errors`."""
+
+    error_number: int = 0
+    error: str = ""
+    description: str = ""
+    source: str = ""
+
+
+class WireWarning(msgspec.Struct, gc=False):
+    """One entry of `warnings`."""
+
+    description: str = ""
+    source: str = ""
+
+
+class Envelope(msgspec.Struct, kw_only=True):
+    """What every answer of slurmrestd carries, whatever else is in it."""
+
+    errors: list[WireError] | None = None
+    warnings: list[WireWarning] | None = None

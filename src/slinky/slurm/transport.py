@@ -19,11 +19,12 @@ import msgspec
 from yarl import URL
 
 from slinky.slurm.address import Address
-from slinky.slurm.answers import Again, Envelope, Fault, envelope_fault, failed_answer, unreadable
+from slinky.slurm.answers import Again, Fault, envelope_fault, failed_answer, unreadable
 from slinky.slurm.circuit import Circuit
 from slinky.slurm.credentials import Credentials
 from slinky.slurm.errors import AuthenticationError, ConfigurationError, DeadlineError, OutcomeUnknownError, SlurmError, UnavailableError
 from slinky.slurm.lanes import Lane, Lanes
+from slinky.slurm.numbers import Envelope
 from slinky.slurm.requests import Attempt, Limits, Observer, Request
 
 __all__ = ["Decodes", "Transport"]

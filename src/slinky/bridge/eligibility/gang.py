@@ -16,11 +16,13 @@ from slinky.bridge.eligibility.spread import constraints_of
 from slinky.bridge.eligibility.terms import Term, affinity_terms, anti_affinity_terms, with_label_keys
 from slinky.kube.objects import Pod, PodAffinityTerm
 
-__all__ = ["HOSTNAME", "GangRules", "within_gang"]
+__all__ = ["HOSTNAME", "UNMAPPED", "GangRules", "within_gang"]
 
 HOSTNAME = "kubernetes.io/hostname"
 LEAST_COMPARISONS = 10_000
 MOST_COMPARISONS = 10  # for each pod of the gang
+
+UNMAPPED = "the pods of this gang are to be on nodes of one {label}, which Slurm can be told only where that label is a feature: map it with nodes.featureLabels"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from slinky.bridge.keys import (
     OVERRULED,
     SIGNALLED,
     SLURM_NODE,
+    job_id_of,
 )
 from slinky.bridge.leaving.steps import (
     Act,
@@ -45,7 +46,7 @@ from slinky.bridge.node_mark import mark_for, owner_of
 from slinky.bridge.node_names import label_of
 from slinky.bridge.node_reasons import OURS
 from slinky.bridge.standing import Standing
-from slinky.bridge.views import exit_code_of, exit_codes, job_id_of, pod_view
+from slinky.bridge.views import exit_code_of, exit_codes, pod_view
 from slinky.kube import Node, Pod
 from slinky.slurm import ConfigurationError, expand
 from slinky.slurm import Node as SlurmNode

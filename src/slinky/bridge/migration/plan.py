@@ -13,11 +13,10 @@ from typing import Any
 
 import msgspec
 
-from slinky.bridge.keys import EXTERNAL_NODE, FINALIZER, MANAGED_NODE, SLURM_NODE_NAME, TOPOLOGY
+from slinky.bridge.keys import EXTERNAL_NODE, FINALIZER, MANAGED_NODE, SLURM_NODE_NAME, TOPOLOGY, job_id_of
 from slinky.bridge.leaving.steps import Left
 from slinky.bridge.marker import comment_for, told_that, with_told
 from slinky.bridge.node_mark import mark_for, owner_of
-from slinky.bridge.views import job_id_of
 from slinky.bridge.workload import WorkloadKey
 from slinky.kube import Node, Pod
 from slinky.slurm import Job

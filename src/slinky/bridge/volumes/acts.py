@@ -6,8 +6,8 @@ What must stay true: nothing is written over what somebody else wrote since we l
 import logging
 from collections.abc import Callable
 
-from slinky.bridge.executor import NotLeadingError
 from slinky.bridge.volumes.stock import SELECTED_NODE
+from slinky.bridge.workload import NotLeadingError
 from slinky.kube import CLAIMS, VOLUMES, Client, ConflictError, Key, NotFoundError, PersistentVolume, PersistentVolumeClaim
 
 __all__ = ["StorageActs"]

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
-from slinky.bridge.views import job_id_of
+from slinky.bridge.keys import job_id_of
 from slinky.cli.demo.lives import Life, Link, Phase, Sighting, dependencies, grown, held_by_prologs, job_sighting, pod_sighting
 from slinky.kube import PODS, Cache, Change, Client, Pod, Reflector
 from slinky.sandbox.building import ungrouped

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 
-from slinky.slurm.answers import Envelope
 from slinky.slurm.connection import Connection
 from slinky.slurm.errors import NotFoundError
 from slinky.slurm.lanes import Lane
@@ -24,6 +23,7 @@ from slinky.slurm.models.cluster import (
     Share,
     ShareList,
 )
+from slinky.slurm.numbers import Envelope
 from slinky.slurm.paths import segment
 
 __all__ = ["ClusterCalls", "Partitions", "Reservations"]

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 
-from slinky.slurm.answers import Envelope
 from slinky.slurm.connection import Connection
 from slinky.slurm.descriptions import NodeChange, NodeDescription
 from slinky.slurm.errors import NotFoundError
 from slinky.slurm.hostlists import compress, expand
 from slinky.slurm.lanes import Lane
 from slinky.slurm.models.nodes import Node, NodeList
+from slinky.slurm.numbers import Envelope
 from slinky.slurm.pace import Pace
 from slinky.slurm.paths import segment
 from slinky.slurm.watch import NodeTransition, watch_nodes

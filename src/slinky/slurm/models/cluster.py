@@ -4,8 +4,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from slinky.slurm.answers import Envelope
-from slinky.slurm.numbers import Number, Triplet
+from slinky.slurm.numbers import Envelope, Number, Triplet
 
 __all__ = ["Configuration", "Diagnostics", "License", "Partition", "Ping", "Reservation", "Share"]
 

@@ -4,10 +4,9 @@ from typing import ClassVar
 
 import msgspec
 
-from slinky.slurm.answers import Envelope
 from slinky.slurm.hostlists import expand
 from slinky.slurm.models.states import JobStates
-from slinky.slurm.numbers import Number, Triplet
+from slinky.slurm.numbers import Envelope, Number, Triplet
 
 __all__ = ["Allocation", "CancelResult", "ExitCode", "Gres", "Job", "JobStatus", "NodeAllocation", "Signal", "Submitted", "Update"]
 

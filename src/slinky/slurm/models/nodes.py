@@ -4,9 +4,8 @@ from typing import ClassVar
 
 import msgspec
 
-from slinky.slurm.answers import Envelope
 from slinky.slurm.models.states import NodeStates
-from slinky.slurm.numbers import Number, Triplet
+from slinky.slurm.numbers import Envelope, Number, Triplet
 
 __all__ = ["Node"]
 
