@@ -210,6 +210,15 @@ async def test_lists_and_streams_agree(each: SlurmClient) -> None:
     assert all(streamed[job_id] == "small" for job_id in ids)
 
 
+async def test_a_streamed_list_is_counted_like_any_other_request(sandbox: Sandbox) -> None:
+    counted: list[tuple[str, str]] = []
+    client = SlurmClient(sandbox.slurm_server, TokenFile(sandbox.token_file), observer=lambda one: counted.append((one.call, one.outcome)))
+    async with client:
+        async for _ in client.jobs.stream():
+            pass
+    assert counted.count(("GET slurm/jobs", "ok")) == 1
+
+
 async def test_cancel_many_tells_about_those_it_could_not(each: SlurmClient) -> None:
     ids = [(await each.jobs.submit_external(SMALL)).job_id for _ in range(3)]
     results = await each.jobs.cancel_many([*ids, 99999999])

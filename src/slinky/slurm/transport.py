@@ -169,34 +169,41 @@ class Transport:
                     lanes.leave(request.lane)
         except TimeoutError:
             result = self._timed_out(request, sent, limit)
-        if self._observer and sent:
+        if sent:
+            self._observed(request, result, began)
+        return self._learnt(result, sent)
+
+    def _observed(self, request: Request, result: object, began: float) -> None:
+        if self._observer:
             outcome = type(result.error).__name__ if isinstance(result, Fault) else "ok"
             self._observer(Attempt(request.call, outcome, asyncio.get_running_loop().time() - began))
-        return self._learnt(result, sent)
 
     async def _begin(self, request: Request, seconds: float) -> Begun | Fault:
         """One try of a stream, up to its first piece. Where that came, the turn in the lane is kept, and the response open: both are the caller's to end.
 
-        A long list takes slurmrestd its time: the first piece may take as long as five attempts of something small.
+        It is counted like any other, with the seconds to the first piece. A long list takes slurmrestd its time: the first piece may take as long as five attempts of something small.
         """
         self.circuit.check(request.label)
         limit = min(seconds, self.limits.attempt * 5)
-        sent = False
+        sent, began = False, 0.0
         result: Begun | Fault
         try:
             async with asyncio.timeout(limit):
                 await self.lanes.enter(request.lane)
                 try:
                     self.circuit.check(request.label)
-                    sent = True
+                    sent, began = True, asyncio.get_running_loop().time()
                     result = await self._first_piece(request)
                 except BaseException:
                     self.lanes.leave(request.lane)
                     raise
         except TimeoutError:
-            return self._learnt(self._timed_out(request, sent, limit), sent)
-        if isinstance(result, Fault):
-            self.lanes.leave(request.lane)
+            result = self._timed_out(request, sent, limit)
+        else:
+            if isinstance(result, Fault):
+                self.lanes.leave(request.lane)
+        if sent:
+            self._observed(request, result, began)
         return self._learnt(result, sent)
 
     async def _first_piece(self, request: Request) -> Begun | Fault:
