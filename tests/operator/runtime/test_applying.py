@@ -210,12 +210,13 @@ def test_all_that_the_original_wrote_is_ours_to_say_and_kubernetes_own_remarks_a
 def test_what_others_added_to_the_metadata_stays_theirs() -> None:
     """A DNS name that was given to a login's Service, and what holds its load balancer."""
     entry = {"operation": "Update", "fieldsType": "FieldsV1"}
-    dns = {"f:annotations": {"f:external-dns": {}}}
+    dns: dict[str, Any] = {"f:annotations": {"f:external-dns": {}}}
     people = {**entry, "manager": "kubectl-annotate", "fieldsV1": {"f:metadata": dns}}
-    holds, spec = {"f:finalizers": {'v:"lb"': {}}}, {"f:spec": {"f:type": {}}}
+    holds: dict[str, Any] = {"f:finalizers": {'v:"lb"': {}}}
+    spec: dict[str, Any] = {"f:spec": {"f:type": {}}}
     wrote = {"f:metadata": {**holds, "f:ownerReferences": {}}, **spec}
     cloud = {**entry, "manager": "controller", "fieldsV1": wrote}
-    hashes = {"f:metadata": {"f:annotations": {"f:hash": {}}}}
+    hashes: dict[str, Any] = {"f:metadata": {"f:annotations": {"f:hash": {}}}}
     original = {**entry, "manager": "manager", "fieldsV1": hashes}
     found = as_ours([people, cloud, original], "v1")
     assert found[0] == people
