@@ -140,7 +140,8 @@ def test_the_cluster_is_taken_over_while_a_job_runs(cluster: OriginalCluster, re
 @pytest.mark.usefixtures("operator")
 def test_a_token_is_refreshed_and_a_name_in_dns_stays(cluster: OriginalCluster) -> None:
     def is_new() -> bool:
-        return cluster.get("secret", "reports-jwt-alice")["data"]["SLURM_JWT"] != "dGhlaXJz"
+        held = cluster.get("secret", "reports-jwt-alice")["data"]["SLURM_JWT"]
+        return str(held) != "dGhlaXJz"
 
     cluster.until("the Token had a token of ours", is_new)
     [owner] = cluster.get("secret", "reports-jwt-alice")["metadata"]["ownerReferences"]
