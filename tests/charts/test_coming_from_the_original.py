@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,3 +137,38 @@ def test_keys_that_the_operator_made_are_not_the_releases(release: Release) -> N
     release.done("upgrade", "slurm", str(OURS), values=VALUES)
     assert "slurm-auth-slurm" not in release.done("get", "manifest", "slurm")
     assert "slurmKeyRef" not in release.get("controller", "slurm")["spec"]
+
+
+CRD = """\
+{{- if .Values.crds.enabled }}
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: kepts.coming.example.com}
+spec:
+  group: coming.example.com
+  names: {kind: Kept, plural: kepts, singular: kept}
+  scope: Namespaced
+  versions:
+    - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+{{- end }}
+"""
+
+
+@pytest.mark.parametrize("is_taken_out", [True, False])
+def test_an_uninstall_deletes_the_releases_crds(
+    release: Release,
+    tmp_path: Path,
+    is_taken_out: bool,
+) -> None:
+    """Also those that are annotated to be kept: docs/migrating.md upgrades without them first."""
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: operator, version: 1.0.0}")
+    (tmp_path / "templates/crd.yaml").write_text(CRD)
+    kind = ("crd", "kepts.coming.example.com")
+    release.done("install", "operator", str(tmp_path), values={"crds": {"enabled": True}})
+    release.kubectl("annotate", *kind, "helm.sh/resource-policy=keep")
+    if is_taken_out:
+        release.done("upgrade", "operator", str(tmp_path), values={"crds": {"enabled": False}})
+    release.done("uninstall", "operator", "--wait")
+    assert bool(release.get(*kind)) == is_taken_out
+    release.kubectl("delete", *kind, "--ignore-not-found")

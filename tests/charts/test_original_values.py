@@ -342,6 +342,13 @@ def test_storage_classes(helm: Helm, given: str | None, written: str | None) -> 
     assert ("storageClassName" in persistence) == (written is not None)
 
 
+def test_without_a_word_of_it_the_storage_class_is_the_default(helm: Helm) -> None:
+    """An empty one would be no class: slurmctld's claim would wait for a volume for ever."""
+    for said in ({}, {"controller": {"persistence": {"enabled": True}}}):
+        [controller] = of_kind(helm.template("slurm", said), "Controller")
+        assert "storageClassName" not in controller["spec"]["persistence"]
+
+
 def test_what_a_cluster_says_of_its_pods_reaches_the_kinds(helm: Helm) -> None:
     """Security contexts, budgets and references, with the original's own defaults around them."""
     pod = {"securityContext": {"fsGroup": 7}}

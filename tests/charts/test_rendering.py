@@ -323,6 +323,8 @@ def test_notes_have_the_users_own_names(helm: Helm) -> None:
         "uninstall --namespace=ops ours",
     ):
         assert word in said
+    said = helm.notes("slurm-operator", {"crds": {"enabled": True}})
+    assert "with them every cluster" in said and "clusters run on" not in said
     values: Values = {"loginsets": {"slinky": {}}, "nodesets": {"w": {}}, "clusterName": "blue"}
     said = helm.notes("slurm", values, release="my-slurm", namespace="hpc")
     for word in (

@@ -47,6 +47,18 @@ class OriginalCluster(Cluster):
         self.kubectl("label", "pod", "slurm-controller-0", ACTIVE)
         self.until_idle(*WORKERS, seconds=240)
 
+    def make_a_token(self) -> None:
+        """Its Secret belongs to the Secret with the key there."""
+        key = self.get("secret", "slurm-auth-jwt")["metadata"]
+        owner = {"apiVersion": "v1", "kind": "Secret", "name": key["name"], "uid": key["uid"]}
+        held = {"controller": True, "blockOwnerDeletion": True}
+        meta = {"name": "reports-jwt-alice", "ownerReferences": [owner | held]}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "immutable": False}
+        spec = {"jwtKeyRef": {"name": key["name"], "key": "jwt.key"}, "username": "alice"}
+        kind = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "Token"}
+        token = {**kind, "metadata": {"name": "reports"}, "spec": {**spec, "lifetime": "15m"}}
+        self._create([secret | {"data": {"SLURM_JWT": "dGhlaXJz"}}, token])
+
     def _create(self, bodies: Any) -> None:
         self.kubectl("create", THEIRS, "--filename=-", written=yaml.safe_dump_all(list(bodies)))
 

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.long]
 
 JOB = "while [ ! -e /tmp/end ]; do sleep 1; done; echo done"
 PARTS = (*RELEASED.items(),)
+DNS = "external-dns.alpha.kubernetes.io/hostname=login.example.com"  # by an administrator
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,8 @@ def cluster(release: Release) -> OriginalCluster:
     """As the original leaves it: it runs, and no operator does."""
     found = OriginalCluster(release.sandbox)
     found.make_as_the_original()
+    found.make_a_token()
+    found.kubectl("annotate", "service", "slurm-login-slinky", DNS)
     return found
 
 
@@ -132,6 +135,20 @@ def test_the_cluster_is_taken_over_while_a_job_runs(cluster: OriginalCluster, re
         assert is_theirs(pod) == (name == "slurm-worker-slinky-0"), name
     assert "active" not in str(cluster.get("service", "slurm-controller")["spec"]["selector"])
     assert cluster.login("srun", "--nodelist=slinky-1", "hostname").strip() == "slinky-1"
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_token_is_refreshed_and_a_name_in_dns_stays(cluster: OriginalCluster) -> None:
+    def is_new() -> bool:
+        held = cluster.get("secret", "reports-jwt-alice")["data"]["SLURM_JWT"]
+        return str(held) != "dGhlaXJz"
+
+    cluster.until("the Token had a token of ours", is_new)
+    [owner] = cluster.get("secret", "reports-jwt-alice")["metadata"]["ownerReferences"]
+    assert owner["kind"] == "Token"
+    assert cluster.condition("token", "reports", "Ready")[0] == "True"
+    key, _, value = DNS.partition("=")
+    assert cluster.get("service", "slurm-login-slinky")["metadata"]["annotations"][key] == value
 
 
 @pytest.mark.usefixtures("operator")

@@ -94,11 +94,16 @@
 {{- include "slurm.sets" (dict "defaults" .Values.loginsetDefaults "sets" .Values.loginsets) -}}
 {{- end -}}
 
-{{/* Persistence as JSON. storageClassName: null is the default class; "" and "-" are no class, for a volume that exists. */}}
+{{/*
+Persistence as JSON. storageClassName: null is the default class, and helm leaves out a null of the
+chart's own values; "" and "-" are no class, for a volume that exists.
+*/}}
 {{- define "slurm.persistence" -}}
 {{- $found := include "slurm.said" . | fromJson -}}
 {{- $class := get . "storageClassName" -}}
-{{- if and (kindIs "string" $class) (has $class (list "" "-")) -}}{{- $_ := set $found "storageClassName" "" -}}{{- end -}}
+{{- if and (hasKey . "storageClassName") (kindIs "string" $class) (has $class (list "" "-")) -}}
+{{- $_ := set $found "storageClassName" "" -}}
+{{- end -}}
 {{- toJson $found -}}
 {{- end -}}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from slinky.kube import Key
+from slinky.kube import Key, Meta
 from slinky.operator import names
 from slinky.operator.children import Child, Owner
 from slinky.operator.conditions import settled
@@ -77,7 +77,7 @@ class TokenKeeper:
         key, lifetime = await self._key(token), seconds_of(spec.lifetime)
         name, place = token_secret_name(token)
         there = await site.watches.files.content("Secret", name, namespace)
-        if there is not None and not any(owner.uid == each.uid for each in there.metadata.owner_references):
+        if there is not None and not self._is_for(there.metadata, owner, token):
             raise Trouble("SecretTaken", f"Secret {name} is there already, and is not this Token's", lasting=True)
         text = there.bytes_of(place) if there else None
         held = held_token(text, key, spec.username, lifetime)
@@ -91,6 +91,14 @@ class TokenKeeper:
         moments = {"issuedAt": _moment(held.issued_at), "expiresAt": _moment(held.expires_at)}
         await site.statuses.say("Token", found, settled(f"Secret {name} holds a token for {spec.username}"), **moments)
         return max(1.0, next_look(held, self._clock())) if spec.refresh else None
+
+    @staticmethod
+    def _is_for(found: Meta, owner: Owner, token: Token) -> bool:
+        """Its own, or one that the original made: that belongs to the Secret with the key."""
+        key, holder = token.spec.jwt_reference, found.controller
+        if key is not None and holder is not None and holder.kind == "Secret":
+            return holder.name == key.name
+        return any(owner.uid == each.uid for each in found.owner_references)
 
     async def _key(self, token: Token) -> bytes:
         reference = token.spec.jwt_reference

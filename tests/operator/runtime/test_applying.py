@@ -207,6 +207,32 @@ def test_all_that_the_original_wrote_is_ours_to_say_and_kubernetes_own_remarks_a
     assert (found[2]["manager"], found[2]["operation"]) == (MANAGER, "Apply")
 
 
+def test_what_others_added_to_the_metadata_stays_theirs() -> None:
+    """A DNS name that was given to a login's Service, and what holds its load balancer."""
+    entry = {"operation": "Update", "fieldsType": "FieldsV1"}
+    dns: dict[str, Any] = {"f:annotations": {"f:external-dns": {}}}
+    people = {**entry, "manager": "kubectl-annotate", "fieldsV1": {"f:metadata": dns}}
+    holds: dict[str, Any] = {"f:finalizers": {'v:"lb"': {}}}
+    spec: dict[str, Any] = {"f:spec": {"f:type": {}}}
+    wrote = {"f:metadata": {**holds, "f:ownerReferences": {}}, **spec}
+    cloud = {**entry, "manager": "controller", "fieldsV1": wrote}
+    hashes: dict[str, Any] = {"f:metadata": {"f:annotations": {"f:hash": {}}}}
+    original = {**entry, "manager": "manager", "fieldsV1": hashes}
+    found = as_ours([people, cloud, original], "v1")
+    assert found[0] == people
+    assert found[1] == {**cloud, "fieldsV1": {"f:metadata": holds}}
+    ours = {"f:metadata": {"f:ownerReferences": {}, **hashes["f:metadata"]}, **spec}
+    assert found[2]["fieldsV1"] == ours
+    assert as_ours(found, "v1") == found  # by an operator that was ended in between
+
+
+def test_a_tokens_secret_of_the_original_is_taken_over() -> None:
+    """It belongs to the Secret with the key there, not to the Token."""
+    key = OwnerReference(kind="Secret", name="c-auth-jwt", uid="key", controller=True)
+    assert is_for(Meta(owner_references=(key,)), Owner("Token", "lab", "t", "uid-t"))
+    assert not is_for(Meta(owner_references=(key,)), OWNER)
+
+
 async def test_a_secret_that_was_immutable_is_made_anew(server: Server) -> None:
     ours, secret = (
         applier(server),

@@ -27,6 +27,7 @@ class World:
         self.secrets: dict[str, dict[str, str]] = {}
         self.said: dict[str, Any] = {}
         self.told: list[str] = []
+        self.owner = OwnerReference(uid="uid-t", controller=True)
         self.settings = Settings(**settings)
         self.watches = SimpleNamespace(files=self)
         self.applier = self.statuses = self
@@ -35,8 +36,8 @@ class World:
     async def content(self, _kind: str, name: str, namespace: str) -> Content | None:
         if name not in self.secrets:
             return None
-        owners = (OwnerReference(uid="uid-t", controller=True),)
-        return Content(metadata=Meta(name=name, namespace=namespace, owner_references=owners), data=self.secrets[name])
+        meta = Meta(name=name, namespace=namespace, owner_references=(self.owner,))
+        return Content(metadata=meta, data=self.secrets[name])
 
     async def secret_key(self, _name: str, _key: str, _namespace: str) -> bytes:
         return self.key
@@ -129,3 +130,27 @@ async def test_a_star_never_means_those_whom_slurm_obeys(user: str) -> None:
     with pytest.raises(Trouble):
         await world.turn(username=user)
     assert not world.secrets
+
+
+def _of_secret(name: str) -> OwnerReference:
+    return OwnerReference(kind="Secret", name=name, uid="uid-key", controller=True)
+
+
+async def test_a_secret_that_the_original_made_is_refreshed() -> None:
+    """There it belongs to the Secret with the key. Left alone, its token would soon be over."""
+    world = World()
+    world.owner = _of_secret("key")
+    theirs = base64.b64encode(b"the.originals.token").decode()
+    world.secrets = {"t-jwt-alice": {"SLURM_JWT": theirs}}
+    assert await world.turn()
+    assert claimed_user(world.token()) == "alice" and world.told == ["TokenIssued"]
+
+
+async def test_a_secret_of_another_keys_is_left_alone() -> None:
+    world = World()
+    world.owner = _of_secret("another")
+    world.secrets = {"t-jwt-alice": {"SLURM_JWT": "dGhlaXJz"}}
+    with pytest.raises(Trouble) as trouble:
+        await world.turn()
+    assert trouble.value.reason == "SecretTaken"
+    assert world.secrets == {"t-jwt-alice": {"SLURM_JWT": "dGhlaXJz"}}
