@@ -8,10 +8,12 @@ import yaml
 
 from slinky.operator.kinds.schema import crds
 from slinky.sandbox.handle import Sandbox
+from slinky.sandbox.shape import Shape
 from tests.charts.helm import CHARTS as CHARTS_FOLDER
 from tests.charts.originals import CHARTS, file_of
 from tests.charts.serving import serve
 from tests.charts.site import Site
+from tests.conftest import Starter
 
 pytestmark = pytest.mark.sandbox
 
@@ -43,6 +45,12 @@ PARTS = {
     "slurm": ("controller", "nodesets", "loginsets", "partitions"),
     "slurm-bridge": (),
 }
+
+
+@pytest.fixture(scope="module")
+def sandbox(start_sandbox: Starter) -> Sandbox:
+    """Of its own: other tests leave webhooks under the names of these releases."""
+    return start_sandbox("originals", Shape(nodes=0))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from tests.operator_sandbox.lab import Lab
 
 __all__ = ["leave_behind", "leave_behind_several", "originals_rules", "written_in"]
 
+SIGNING = "a2V5" * 11  # 33 bytes
 THEIRS = "manager"  # as the original's program is called in managedFields
 CRDS: Resource[dict[str, Any]] = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", dict, namespaced=False)
 WRITTEN: tuple[Resource[dict[str, Any]], ...] = (
@@ -24,7 +25,7 @@ async def leave_behind_several(lab: Lab, image: dict[str, str]) -> None:
     """The same with two slurmctld on one claim; besides an Accounting `a` with its slurmdbd, and a RestApi `r`."""
     storage = {"host": "mariadb", "username": "slurm", "passwordKeyRef": {"name": "mariadb", "key": "password"}}
     keys = {"slurmKeyRef": {"name": "keys", "key": "slurm.key"}, "jwtKeyRef": {"name": "keys", "key": "jwt.key"}}
-    await lab.create("Secret", "keys", data={"slurm.key": "a2V5", "jwt.key": "a2V5"})
+    await lab.create("Secret", "keys", data={"slurm.key": "a2V5", "jwt.key": SIGNING})
     await lab.create("Secret", "mariadb", data={"password": "cGFzcw=="})
     await lab.create("Accounting", "a", {"slurmdbd": image, "storageConfig": storage, **keys})
     await lab.create("RestApi", "r", {"controllerRef": {"name": "c"}, "slurmrestd": image})

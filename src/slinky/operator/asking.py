@@ -15,6 +15,7 @@ from slinky.operator.kinds import Controller, RestApi, Written
 from slinky.operator.objects.view import jwt_key
 from slinky.operator.site import Site
 from slinky.operator.trouble import Trouble
+from slinky.slurm import ConfigurationError
 
 __all__ = ["Asking"]
 
@@ -23,8 +24,8 @@ class Asking:
     def __init__(self, site: Site, assembler: Assembler) -> None:
         self._site, self._assembler = site, assembler
 
-    async def begin(self, controller: Controller) -> None:
-        """A client for as long as there is a RestApi to speak to."""
+    async def begin(self, controller: Controller) -> Trouble | None:
+        """A client for as long as there is a RestApi to speak to; the trouble where jwt.key can sign no token."""
         site, namespace, name = self._site, controller.metadata.namespace, controller.metadata.name
         key = Key(namespace, name)
         known = self._assembler.members(RestApi, controller)
@@ -34,14 +35,14 @@ class Asking:
         signing = content.bytes_of(place) if content else None
         if not living:
             await site.clusters.drop(key)
-            return
+            return None
         if not signing:
-            return  # a client that is there goes on with the key that it has
+            return None  # a client that is there goes on with the key that it has
         restapi = min(living, key=_first_to_ask)
         service = names.restapi(restapi.metadata.name)
         seen = site.watches.children["Service"].get(service, namespace)
         if seen is None:
-            return  # its own turn makes it, and then it is ours again
+            return None  # its own turn makes it, and then it is ours again
         address = site.settings.slurm.address.format(
             service=service,
             namespace=namespace,
@@ -49,7 +50,15 @@ class Asking:
             controller=name,
             cluster_ip=seen.spec.cluster_ip,
         )
-        await site.clusters.ensure(key, address, signing)
+        try:
+            await site.clusters.ensure(key, address, signing)
+        except ConfigurationError as error:
+            return Trouble(
+                "KeyUnusable",
+                f"the operator cannot ask Slurm with {place} of Secret {secret}: {error}. Put a key of 32 bytes or more there",
+                lasting=True,
+            )
+        return None
 
     async def go_on(self, found: Written) -> None:
         """Of a Controller that is being deleted and stays for a while: Slurm is asked on about its workers."""

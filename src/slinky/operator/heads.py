@@ -104,7 +104,7 @@ class Heads:
 
     async def _controller(self, found: Written) -> None:
         site, controller = self._site, self._assembler.read(Controller, found)
-        await self.asking.begin(controller)  # first, so that workers are cared for whatever is wrong with the rest
+        unusable = await self.asking.begin(controller)  # first, so that workers are cared for whatever is wrong with the rest
         self._assembler.check(controller)
         await self._keys(controller)
         view, configuration = marked(await self._assembler.view(controller))
@@ -125,6 +125,8 @@ class Heads:
         )
         if refused is not None and Child("ConfigMap", Key(found.metadata.namespace, names.config(name))) in refused.refused:
             raise Trouble("Refused", f"Kubernetes refuses {refused}") from refused
+        if unusable is not None and refused is None:
+            raise unusable
         if controller.spec.external and refused is None:
             await site.statuses.say("Controller", found, self._external(found.key))
             return
