@@ -305,6 +305,7 @@ def _comment(workload: Workload, site: Site, attempt: int, ranks: Sequence[int] 
 
 
 def site_of(settings: Settings, cluster: str) -> Site:
+    """What job descriptions take from the settings, for the cluster of that name."""
     return Site(
         cluster=cluster,
         partition=settings.partition,
